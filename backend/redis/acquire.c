@@ -13,25 +13,25 @@
 /* What acquire_free.lua takes: where nobody else is there that claim becomes its key's value. */
 static bool acquire_may_be_lone(const struct remote_ticket *t)
 {
-    return t->head.mode == BACKEND_EXCLUSIVE && !t->place->sequence && !t->lock_owner && !t->head.fence &&
+    return t->head.mode == BACKEND_EXCLUSIVE && !t->lock->sequence && !t->lock_owner && !t->head.fence &&
            (!t->head.content || g_bytes_get_size(t->head.content) <= LONE_CONTENT) &&
-           !redis_is_numbered(remote_leaf(t->place->name));
+           !redis_is_numbered(remote_leaf(t->lock->name));
 }
 
 bool redis_acquire_may_be_free(struct redis *r, const struct remote_ticket *t)
 {
-    bool alone = LIST_FIRST(&t->place->tickets) == t && !LIST_NEXT(t, link);
-    return acquire_may_be_lone(t) && t->state == REMOTE_ASKED && alone && !epoch_is_closed(&r->epoch) &&
-           !g_hash_table_contains(r->watches, t->place->name);
+    bool uncontended = LIST_FIRST(&t->lock->tickets) == t && !LIST_NEXT(t, link);
+    return acquire_may_be_lone(t) && t->state == REMOTE_ACQUIRING && uncontended && !epoch_is_closed(&r->epoch) &&
+           !g_hash_table_contains(r->watches, t->lock->name);
 }
 
 void redis_acquire_fill_free(struct redis_call *call, struct redis *r, const struct remote_ticket *t)
 {
-    const char *name = t->place->name, *leaf = remote_leaf(name);
+    const char *name = t->lock->name, *leaf = remote_leaf(name);
     bool lease = t->head.kind == BACKEND_LEASE;
     bool noted = lease && (r->noted == 0 || clock_now() - r->noted >= ACQUIRE_NOTE_EVERY);
-    char to[sizeof r->mount + sizeof t->token + 2];
-    g_snprintf(to, sizeof to, " %s %s+", r->mount, t->token);
+    char to[sizeof r->mount + sizeof t->id + 2];
+    g_snprintf(to, sizeof to, " %s %s+", r->mount, t->id);
     redis_call_free(call, r, name);
     redis_call_text(call, "mount", r->mount);
     redis_call_text(call, "path", name);
@@ -46,7 +46,7 @@ void redis_acquire_fill_free(struct redis_call *call, struct redis *r, const str
     redis_call_word(call, to);
     redis_call_word_number(call, t->head.ttl);
     redis_call_word(call, leaf);
-    redis_call_word_lease(call, t->token, name, lease);
+    redis_call_word_lease(call, t->id, name, lease);
     if (leaf != name || noted) {
         redis_call_word(call, leaf == name ? "m" : noted ? "nm" : "n");
     }
@@ -59,9 +59,9 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
     bool in_root = !strchr(name, '/');
     const char *leaf;
     char *directory = remote_parent(name, &leaf);
-    redis_call_lock(call, r, REDIS_ACQUIRE, t->place->name, t->place->sequence, NULL);
+    redis_call_lock(call, r, REDIS_ACQUIRE, t->lock->name, t->lock->sequence, NULL);
     redis_call_key(call, 0, directory);
-    for (const char *letter = redis_is_numbered(leaf) ? "oti" : ""; *letter && !t->place->sequence; letter++) {
+    for (const char *letter = redis_is_numbered(leaf) ? "oti" : ""; *letter && !t->lock->sequence; letter++) {
         redis_call_key(call, *letter, directory);
     }
     g_free(directory);
@@ -74,11 +74,11 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
         .start = t->start,
         .end = t->end,
     };
-    redis_call_leaf(call, name, t->place->sequence);
+    redis_call_leaf(call, name, t->lock->sequence);
     redis_call_flag(call, "needed", !in_root);
-    redis_call_text(call, "ticket", t->token);
+    redis_call_text(call, "ticket", t->id);
     redis_call_text(call, "mount", r->mount);
-    redis_call_text(call, "path", t->place->name);
+    redis_call_text(call, "path", t->lock->name);
     redis_call_claim(call, t, &claim);
     redis_call_flag(call, "wait", t->wait);
     redis_call_flag(call, "test", test);
@@ -88,8 +88,8 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
     }
     if (t->head.fence) {
         redis_call_number(call, "number", (int64_t)t->head.fence);
-    } else if (t->place->sequence) {
-        redis_call_number(call, "next", (int64_t)redis_sequence(r, t->place->name, 0));
+    } else if (t->lock->sequence) {
+        redis_call_number(call, "next", (int64_t)redis_sequence(r, t->lock->name, 0));
     }
 }
 
@@ -126,17 +126,17 @@ static bool acquire_is_credible(struct redis *r, struct remote_ticket *t, const 
     if (!redis_fence(reply, granted ? 2 : 1, ret_fence)) {
         return false;
     }
-    if (t->place->sequence && !acquire_is_given_name(t, name)) {
+    if (t->lock->sequence && !acquire_is_given_name(t, name)) {
         return false;
     }
-    return granted ? remote_ticket_may_adopt(&r->remote, t, redis_text(reply, 1)) : t->wait;
+    return granted ? remote_ticket_accepts_id(&r->remote, t, redis_text(reply, 1)) : t->wait;
 }
 
-void redis_acquire_read(const struct remote_op *op, const struct redis_answer *given, struct remote_answer *answer,
-                        struct backend_info *holder)
+void redis_acquire_read(const struct remote_request *request, const struct redis_answer *given,
+                        struct remote_answer *answer, struct backend_info *holder)
 {
-    struct redis *r = redis_of(op);
-    struct remote_ticket *t = remote_ticket_find(&r->remote, op->token);
+    struct redis *r = redis_of(request);
+    struct remote_ticket *t = remote_ticket_find(&r->remote, request->id);
     const redisReply *reply = given->reply;
     const char *word = redis_text(reply, 0);
     bool lone = acquire_lone_number(reply), granted = lone || strcmp(word, "granted") == 0,
@@ -144,19 +144,19 @@ void redis_acquire_read(const struct remote_op *op, const struct redis_answer *g
     answer->result = granted ? BACKEND_OK : queued ? BACKEND_QUEUED : redis_result(r, given);
     if (answer->outcome == REMOTE_ANSWERED && (granted || queued) &&
         acquire_is_credible(r, t, reply, granted, &answer->fence)) {
-        t->alone = lone;
-        answer->token = lone ? t->token : redis_text(reply, 1);
+        t->uncontended = lone;
+        answer->id = lone ? t->id : redis_text(reply, 1);
         answer->segments = redis_text(reply, 3);
         answer->leaf = redis_text(reply, granted ? 4 : 5);
         answer->rank = redis_number(reply, 2);
         answer->wait = redis_number(reply, 3);
         answer->foreign = redis_number(reply, 4) == 1;
-        if (t->place->sequence) {
-            redis_sequence(r, t->place->name, acquire_number(answer->leaf) + 1);
+        if (t->lock->sequence) {
+            redis_sequence(r, t->lock->name, acquire_number(answer->leaf) + 1);
         }
     } else if (answer->result == BACKEND_BUSY) {
-        redis_describe(r, t->place->name, reply, 1, holder);
-        answer->holder = holder;
+        redis_describe(r, t->lock->name, reply, 1, holder);
+        answer->info = holder;
     } else if (answer->outcome == REMOTE_ANSWERED && answer->result != BACKEND_MISSING &&
                answer->result != BACKEND_GRACE && answer->result != BACKEND_IS_DIRECTORY &&
                answer->result != BACKEND_NOT_DIRECTORY) {
@@ -166,132 +166,94 @@ void redis_acquire_read(const struct remote_op *op, const struct redis_answer *g
     }
 }
 
-static void acquire_on_beaten(void *arg, const struct redis_answer *answer)
+static void acquire_on_heartbeat(void *arg, const struct redis_answer *answer)
 {
     const redisReply *reply = answer->reply;
     for (size_t i = 0; answer->outcome == REMOTE_ANSWERED && i + 3 < reply->elements; i += 4) {
-        remote_beaten(arg, redis_text(reply, i),
-                      &(struct remote_answer){.rank = redis_number(reply, i + 1),
-                                              .wait = redis_number(reply, i + 2),
-                                              .foreign = redis_number(reply, i + 3) == 1});
+        remote_heartbeat_reply(arg, redis_text(reply, i),
+                               &(struct remote_answer){.rank = redis_number(reply, i + 1),
+                                                       .wait = redis_number(reply, i + 2),
+                                                       .foreign = redis_number(reply, i + 3) == 1});
     }
 }
 
-void redis_send_beat(struct remote *remote, struct remote_ticket *const *tickets, size_t count)
+void redis_send_heartbeat(struct remote *remote, struct remote_ticket *const *tickets, size_t count)
 {
     struct redis *r = (struct redis *)remote;
     struct redis_call call = {.r = r};
-    guint begin = redis_call_array(&call, "places"), places = 0;
+    guint begin = redis_call_array(&call, "places"), locks = 0;
     for (size_t i = 0, next; i < count; i = next) {
-        const struct remote_place *place = tickets[i]->place;
-        const char *leaf = remote_leaf(place->name);
-        for (next = i + 1; next < count && tickets[next]->place == place; next++) {
+        const struct remote_lock *lock = tickets[i]->lock;
+        const char *leaf = remote_leaf(lock->name);
+        for (next = i + 1; next < count && tickets[next]->lock == lock; next++) {
         }
-        redis_call_lock(&call, r, REDIS_BEAT, place->name, place->sequence, NULL);
+        redis_call_lock(&call, r, REDIS_BEAT, lock->name, lock->sequence, NULL);
         pack_text(r->packed, leaf, strlen(leaf));
-        pack_number(r->packed, place->sequence);
+        pack_number(r->packed, lock->sequence);
         pack_number(r->packed, (int64_t)(next - i));
-        places++;
+        locks++;
     }
-    pack_count(r->packed, begin, 3 * places);
+    pack_count(r->packed, begin, 3 * locks);
     begin = redis_call_array(&call, "tickets");
     for (size_t i = 0; i < count; i++) {
-        pack_text(r->packed, tickets[i]->token, strlen(tickets[i]->token));
+        pack_text(r->packed, tickets[i]->id, strlen(tickets[i]->id));
         pack_number(r->packed, remote_ticket_liveness(tickets[i], tickets[i]->head.ttl));
     }
     pack_count(r->packed, begin, (guint)(2 * count));
-    redis_call_send(&call, 0, acquire_on_beaten, remote);
+    redis_call_send(&call, 0, acquire_on_heartbeat, remote);
 }
 
-/* What no backend could take. */
-static enum backend_result acquire_check(struct redis *r, const char *name, const struct backend_claim *claim)
+static void acquire_on_tested(void *arg, const struct redis_answer *given)
 {
-    const char *leaf = remote_leaf(name);
-    if (!*name) {
-        return BACKEND_IS_DIRECTORY;
-    }
-    if (claim->sequence && (!g_str_has_suffix(leaf, "-") || strlen(leaf) + 10 > 255)) {
-        return BACKEND_INVALID;
-    }
-    return redis_key_allowed(r, name) ? BACKEND_OK : BACKEND_INVALID;
-}
-
-struct backend_ticket *redis_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                     backend_acquire_done *done, void *arg)
-{
-    struct redis *r = (struct redis *)b;
-    enum backend_result result = acquire_check(r, name, claim);
-    if (result != BACKEND_OK) {
-        done(arg, result, NULL, NULL);
-        return NULL;
-    }
-    remote_tell_expired(&r->remote, name);
-    struct remote_ticket *t = remote_ticket_new(&r->remote, name, claim);
-    remote_acquire(&r->remote, t, done, arg);
-    return &t->head;
-}
-
-static void acquire_on_tested(void *arg, const struct redis_answer *answer)
-{
-    struct remote_op *op = arg;
-    struct redis *r = redis_of(op);
+    struct remote_request *request = arg;
+    struct redis *r = redis_of(request);
     struct backend_info info = {.type = BACKEND_NOTHING};
-    enum backend_result result = BACKEND_OK;
-    if (answer->outcome != REMOTE_ANSWERED) {
-        result = redis_failure(r, answer);
-    } else if (strcmp(redis_text(answer->reply, 0), "grace") == 0) {
-        result = BACKEND_GRACE;
-    } else if (strcmp(redis_text(answer->reply, 0), "busy") == 0) {
+    struct remote_answer answer = {.outcome = given->outcome, .info = &info};
+    if (given->outcome != REMOTE_ANSWERED) {
+        answer.result = redis_failure(r, given);
+    } else if (strcmp(redis_text(given->reply, 0), "grace") == 0) {
+        answer.result = BACKEND_GRACE;
+    } else if (strcmp(redis_text(given->reply, 0), "busy") == 0) {
         info = (struct backend_info){.type = BACKEND_LOCK, .holders = 1};
-        redis_describe(r, op->name, answer->reply, 1, &info);
-        if (redis_is_expired(r, answer->reply, 1, &info)) {
+        redis_describe(r, request->name, given->reply, 1, &info);
+        if (redis_is_expired(r, given->reply, 1, &info)) {
             info.type = BACKEND_NOTHING;
         }
     }
-    op->known(op->arg, result, result == BACKEND_OK ? &info : NULL);
+    request->on_answer(request, &answer);
     redis_info_clear(&info);
-    remote_op_free(op);
 }
 
-void redis_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done,
-                void *arg)
+void redis_test(struct remote_request *request)
 {
-    struct redis *r = (struct redis *)b;
-    struct backend_info nothing = {.type = BACKEND_NOTHING};
+    struct redis *r = redis_of(request);
     struct redis_call call = {0};
-    if (acquire_check(r, name, claim) != BACKEND_OK || claim->sequence) {
-        done(arg, BACKEND_OK, &nothing);
-        return;
-    }
-    struct remote_ticket *t = remote_ticket_new(&r->remote, name, claim); /* for as long as the call is made */
+    /* for as long as the call is made */
+    struct remote_ticket *t = remote_ticket_new(&r->remote, request->name, &request->claim);
     redis_acquire_fill(&call, r, t, true);
-    struct remote_op *op = remote_op_new(&r->remote, NULL);
-    op->name = g_strdup(name);
-    op->known = done;
-    op->arg = arg;
-    redis_call_send(&call, 0, acquire_on_tested, op);
+    redis_call_send(&call, 0, acquire_on_tested, request);
     remote_ticket_free(&r->remote, t);
 }
 
 static void acquire_on_watched(void *arg, const struct redis_answer *answer)
 {
-    struct remote_op *op = arg;
-    struct remote_ticket *t = remote_ticket_find(op->r, op->token);
+    struct remote_request *request = arg;
+    struct remote_ticket *t = remote_ticket_find(request->r, request->id);
     bool answered = answer->outcome == REMOTE_ANSWERED;
     bool there = !answered || redis_number(answer->reply, 0) != 0;
     if (t && !answered) {
-        t->place->watched = false;
+        t->lock->watched = false;
     }
     if (t && !there && t->state == REMOTE_WAITING) {
-        remote_refresh(op->r, t);
+        remote_refresh(request->r, t);
     }
-    remote_op_free(op);
+    remote_request_free(request);
 }
 
 void redis_watch(struct remote *remote, struct remote_ticket *t)
 {
     struct redis *r = (struct redis *)remote;
-    char *key = redis_key(r, t->place->name);
-    redis_conn_watch(r->conn, key, strlen(key), NULL, acquire_on_watched, remote_op_new(&r->remote, t));
+    char *key = redis_key(r, t->lock->name);
+    redis_conn_watch(r->conn, key, strlen(key), NULL, acquire_on_watched, remote_request_new(&r->remote, t));
     g_free(key);
 }

@@ -33,7 +33,7 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
     info->guarded = *redis_text(reply, first + 7) == 'g';                                     /* see revoke.lua */
     info->start = redis_offset(reply, first + 8);
     info->end = redis_offset(reply, first + 9);
-    if (t && t->state != REMOTE_ASKED && ask_is_of(t, name)) {
+    if (t && t->state != REMOTE_ACQUIRING && ask_is_of(t, name)) {
         info->ticket = &t->head;
         info->acquired = t->head.acquired;
         info->deadline = t->head.deadline;
@@ -85,32 +85,24 @@ static void ask_remember(struct redis *r, const char *name, const struct backend
     g_hash_table_insert(r->directories, g_strdup(name), d);
 }
 
-static struct remote_op *ask_known_op(struct redis *r, backend_info_done *known, void *arg)
-{
-    struct remote_op *op = remote_op_new(&r->remote, NULL);
-    op->known = known;
-    op->arg = arg;
-    return op;
-}
-
 static void ask_on_stat(void *arg, const struct redis_answer *answer);
 
 /* `no_directory`: it was none when it was last asked for. */
-static void ask_send_stat(struct remote_op *op, bool no_directory)
+static void ask_send_stat(struct remote_request *request, bool no_directory)
 {
     struct redis_call call = {0};
     const char *leaf;
-    char *directory = remote_parent(op->name, &leaf);
-    redis_call_lock(&call, redis_of(op), REDIS_STAT, op->name, false, NULL);
-    redis_call_key(&call, 'q', op->name);
+    char *directory = remote_parent(request->name, &leaf);
+    redis_call_lock(&call, redis_of(request), REDIS_STAT, request->name, false, NULL);
+    redis_call_key(&call, 'q', request->name);
     for (const char *letter = redis_is_numbered(leaf) ? "otiw" : ""; *letter; letter++) {
         redis_call_key(&call, *letter, directory);
     }
     g_free(directory);
-    redis_call_leaf(&call, op->name, false);
-    redis_call_flag(&call, "root", !*op->name);
+    redis_call_leaf(&call, request->name, false);
+    redis_call_flag(&call, "root", !*request->name);
     redis_call_flag(&call, "no_directory", no_directory);
-    redis_call_send(&call, 0, ask_on_stat, op);
+    redis_call_send(&call, 0, ask_on_stat, request);
 }
 
 /* Whether it cannot hold if the server is right: nobody does, or one who excludes it. */
@@ -124,53 +116,53 @@ static bool ask_is_contradicted(const struct remote_ticket *t, const struct back
 /* The server says that nobody of this mount holds a name, or another who excludes
  * what is thought to hold here: that is asked for, and the question put again
  * behind it, so that whoever asked does not hear of it before those who hold. */
-static bool ask_again(struct remote_op *op, const struct backend_info *info)
+static bool ask_again(struct remote_request *request, const struct backend_info *info)
 {
     struct remote_ticket *t;
     const char *leaf;
-    char *directory = remote_parent(op->name, &leaf);
-    struct remote_place *place = g_hash_table_lookup(op->r->places, op->name);
-    if (!place && redis_is_numbered(leaf)) {
-        place = g_hash_table_lookup(op->r->queues, directory);
+    char *directory = remote_parent(request->name, &leaf);
+    struct remote_lock *lock = g_hash_table_lookup(request->r->locks, request->name);
+    if (!lock && redis_is_numbered(leaf)) {
+        lock = g_hash_table_lookup(request->r->queues, directory);
     }
     g_free(directory);
-    t = place && !op->again && !info->ticket ? LIST_FIRST(&place->tickets) : NULL;
+    t = lock && !request->again && !info->ticket ? LIST_FIRST(&lock->tickets) : NULL;
     while (t && !ask_is_contradicted(t, info)) {
         t = LIST_NEXT(t, link);
     }
     if (!t) {
         return false;
     }
-    remote_doubt(op->r, place, NULL);
-    op->again = true;
-    ask_send_stat(op, false);
+    remote_verify(request->r, lock, NULL);
+    request->again = true;
+    ask_send_stat(request, false);
     return true;
 }
 
 static void ask_on_stat(void *arg, const struct redis_answer *answer)
 {
-    struct remote_op *op = arg;
-    struct redis *r = redis_of(op);
+    struct remote_request *request = arg;
+    struct redis *r = redis_of(request);
     const redisReply *reply = answer->reply;
     bool counted = reply && reply->type == REDIS_REPLY_INTEGER; /* see ask_whether_there */
     bool more = reply && reply->type == REDIS_REPLY_NIL;        /* see ask_for_directory */
     if (more || (counted && reply->integer != 0)) {
-        ask_send_stat(op, counted && reply->integer < 2);
+        ask_send_stat(request, counted && reply->integer < 2);
         return;
     }
     struct backend_info info = {.type = BACKEND_NOTHING};
     const char *word = redis_text(reply, 0);
     enum backend_result result = answer->outcome == REMOTE_ANSWERED ? BACKEND_OK : redis_failure(r, answer);
     if (result == BACKEND_OK && strcmp(word, "lock") == 0) {
-        redis_describe(r, op->name, reply, 1, &info);
+        redis_describe(r, request->name, reply, 1, &info);
         info.content = redis_bytes(reply, 12, REDIS_CONTENT_MAX);
         info.holders = redis_count(reply, 13);
         info.waiters = redis_count(reply, 14);
         info.position = redis_count(reply, 15);
-        if (redis_is_expired(r, reply, 1, &info) && info.holders > 1 && !op->again) { /* the others are as good */
+        if (redis_is_expired(r, reply, 1, &info) && info.holders > 1 && !request->again) { /* the others are as good */
             redis_info_clear(&info);
-            op->again = true;
-            ask_send_stat(op, true);
+            request->again = true;
+            ask_send_stat(request, true);
             return;
         }
         if (redis_is_expired(r, reply, 1, &info)) {
@@ -186,47 +178,46 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
         };
         redis_fence(reply, 4, &info.directory.sequence);
         info.waiters = redis_count(reply, 6);
-        ask_remember(r, op->name, &info.directory);
+        ask_remember(r, request->name, &info.directory);
     } else if (result == BACKEND_OK && (counted || strcmp(word, "nothing") == 0)) {
         info.waiters = redis_count(reply, 1);
     } else if (result == BACKEND_OK) {
         redis_disbelieve(r, answer);
         result = BACKEND_UNREACHABLE;
     }
-    if (result == BACKEND_OK && ask_again(op, &info)) {
+    if (result == BACKEND_OK && ask_again(request, &info)) {
         redis_info_clear(&info);
         return;
     }
-    op->known(op->arg, result, result == BACKEND_OK ? &info : NULL);
+    request->on_answer(request, &(struct remote_answer){.outcome = answer->outcome, .result = result, .info = &info});
     redis_info_clear(&info);
-    remote_op_free(op);
 }
 
 /* Most names that are looked up are free, as what is to be created is: that nothing is there, and nobody waits, costs
  * the server a tenth of what stat.lua does.  What is named twice counts twice. */
-static void ask_whether_there(struct remote_op *op)
+static void ask_whether_there(struct remote_request *request)
 {
-    struct redis *r = redis_of(op);
-    char *lock = redis_key(r, op->name), *queue = redis_side_key(r, 'o', op->name);
-    char *directory = redis_side_key(r, 'd', op->name);
+    struct redis *r = redis_of(request);
+    char *lock = redis_key(r, request->name), *queue = redis_side_key(r, 'o', request->name);
+    char *directory = redis_side_key(r, 'd', request->name);
     const struct redis_argument words[] = {{"EXISTS", 6},
                                            {lock, strlen(lock)},
                                            {queue, strlen(queue)},
                                            {directory, strlen(directory)},
                                            {directory, strlen(directory)}};
-    redis_conn_command(r->conn, words, G_N_ELEMENTS(words), redis_patience(r), ask_on_stat, op);
+    redis_conn_command(r->conn, words, G_N_ELEMENTS(words), redis_patience(r), ask_on_stat, request);
     g_free(lock);
     g_free(queue);
     g_free(directory);
 }
 
 /* What was a directory is looked up on the way to each name in it. */
-static void ask_for_directory(struct remote_op *op)
+static void ask_for_directory(struct remote_request *request)
 {
-    struct redis_call call = {.r = redis_of(op), .script = REDIS_STAT_DIRECTORY};
-    redis_call_key(&call, 'd', op->name);
-    redis_call_key(&call, 'q', op->name);
-    redis_call_send(&call, 0, ask_on_stat, op);
+    struct redis_call call = {.r = redis_of(request), .script = REDIS_STAT_DIRECTORY};
+    redis_call_key(&call, 'd', request->name);
+    redis_call_key(&call, 'q', request->name);
+    redis_call_send(&call, 0, ask_on_stat, request);
 }
 
 /* As far as this mount knows. */
@@ -237,26 +228,19 @@ static bool ask_is_directory(struct redis *r, const char *name)
 
 static bool ask_is_free(struct redis *r, const char *name)
 {
-    return *name && !redis_is_numbered(remote_leaf(name)) && !g_hash_table_contains(r->remote.places, name) &&
+    return *name && !redis_is_numbered(remote_leaf(name)) && !g_hash_table_contains(r->remote.locks, name) &&
            !g_hash_table_contains(r->watches, name) && !ask_is_directory(r, name);
 }
 
-void redis_stat(struct backend *b, const char *name, backend_info_done *done, void *arg)
+void redis_stat(struct remote_request *request)
 {
-    struct redis *r = (struct redis *)b;
-    if (!redis_key_allowed(r, name)) {
-        struct backend_info nothing = {.type = BACKEND_NOTHING};
-        done(arg, BACKEND_OK, &nothing);
-        return;
-    }
-    struct remote_op *op = ask_known_op(r, done, arg);
-    op->name = g_strdup(name);
-    if (ask_is_free(r, name)) {
-        ask_whether_there(op);
-    } else if (*name && ask_is_directory(r, name)) {
-        ask_for_directory(op);
+    struct redis *r = redis_of(request);
+    if (ask_is_free(r, request->name)) {
+        ask_whether_there(request);
+    } else if (*request->name && ask_is_directory(r, request->name)) {
+        ask_for_directory(request);
     } else {
-        ask_send_stat(op, false);
+        ask_send_stat(request, false);
     }
 }
 
@@ -264,172 +248,138 @@ void redis_stat(struct backend *b, const char *name, backend_info_done *done, vo
 
 static void ask_on_directory(void *arg, const struct redis_answer *answer);
 
-static void ask_send_directory(struct remote_op *op, const char *what, const struct backend_directory *d)
+void redis_change_directory(struct remote_request *request)
 {
-    static const struct backend_directory plain = {.width = 1};
-    struct redis_call call = {.r = redis_of(op), .script = REDIS_DIRECTORY};
+    const struct backend_directory *d = &request->directory;
+    const char *what = request->procedure == REMOTE_MKDIR   ? "make"
+                       : request->procedure == REMOTE_RMDIR ? "remove"
+                                                            : "set";
+    struct redis_call call = {.r = redis_of(request), .script = REDIS_DIRECTORY};
     const char *leaf;
-    char *parent = remote_parent(op->name, &leaf), nonce[24];
-    d = d ? d : &plain;
+    char *parent = remote_parent(request->name, &leaf), nonce[24];
     g_snprintf(nonce, sizeof nonce, "%08x%08x", g_random_int(), g_random_int());
-    redis_call_key(&call, 0, op->name);
+    redis_call_key(&call, 0, request->name);
     for (const char *letter = "otwifdlq"; *letter; letter++) {
-        redis_call_key(&call, *letter, op->name);
+        redis_call_key(&call, *letter, request->name);
     }
     redis_call_key(&call, 'd', parent);
     redis_call_key(&call, 'm', NULL);
     redis_call_key(&call, 'l', parent);
     redis_call_key(&call, 0, parent);
     redis_call_text(&call, "leaf", leaf);
-    redis_call_flag(&call, "sequence", strcmp(what, "set") == 0);
+    redis_call_flag(&call, "sequence", request->procedure == REMOTE_SET_DIRECTORY);
     redis_call_text(&call, "what", what);
     redis_call_flag(&call, "needed", *parent);
-    redis_call_flag(&call, "root", !*op->name);
+    redis_call_flag(&call, "root", !*request->name);
     redis_call_number(&call, "ttl", d->ttl);
     redis_call_number(&call, "width", d->width);
     redis_call_number(&call, "delay", d->delay);
     redis_call_number(&call, "next", (int64_t)d->sequence);
     redis_call_bytes(&call, "meta", d->meta);
     redis_call_text(&call, "nonce", nonce);
-    redis_call_send(&call, 0, ask_on_directory, op);
+    redis_call_send(&call, 0, ask_on_directory, request);
     g_free(parent);
 }
 
 /* What was left over in it is removed. */
 static void ask_on_swept(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
 {
-    struct remote_op *op = arg;
+    struct remote_request *request = arg;
     (void)entries;
     if (result == BACKEND_OK && count == 0) {
-        ask_send_directory(op, "remove", NULL);
+        redis_change_directory(request);
     } else {
-        remote_op_finish(op, result == BACKEND_OK ? BACKEND_NOT_EMPTY : result);
+        remote_request_answer(request, result == BACKEND_OK ? BACKEND_NOT_EMPTY : result, 0);
     }
 }
 
-/* --- a lock-delay that was set: locks that are there already are told of it, some after the others.  op->file is the
- * last of the directory's names to which that was done; "": it was done to all --- */
+/* --- a lock-delay that was set: locks that are there already are told of it, some after the others.  request->after is
+ * the last of the directory's names to which that was done; "": it was done to all --- */
 
 static void ask_on_delayed_names(void *arg, const struct redis_answer *answer);
 
-static void ask_send_delayed(struct remote_op *op)
+static void ask_send_delayed(struct remote_request *request)
 {
-    struct redis_call call = {.r = redis_of(op), .script = REDIS_LIST};
-    redis_call_key(&call, 'l', op->name);
-    redis_call_key(&call, 'd', op->name);
-    redis_call_key(&call, 0, op->name);
-    redis_call_text(&call, "after", op->file ? op->file : "");
+    struct redis_call call = {.r = redis_of(request), .script = REDIS_LIST};
+    redis_call_key(&call, 'l', request->name);
+    redis_call_key(&call, 'd', request->name);
+    redis_call_key(&call, 0, request->name);
+    redis_call_text(&call, "after", request->after ? request->after : "");
     redis_call_number(&call, "max", ASK_DELAYED_PART);
-    redis_call_flag(&call, "needed", *op->name);
-    redis_call_send(&call, 0, ask_on_delayed_names, op);
+    redis_call_flag(&call, "needed", *request->name);
+    redis_call_send(&call, 0, ask_on_delayed_names, request);
 }
 
 static void ask_on_delayed(void *arg, const struct redis_answer *answer)
 {
-    struct remote_op *op = arg;
-    enum backend_result result = redis_result(redis_of(op), answer);
-    if (result == BACKEND_OK && *op->file) {
-        ask_send_delayed(op);
+    struct remote_request *request = arg;
+    enum backend_result result = redis_result(redis_of(request), answer);
+    if (result == BACKEND_OK && *request->after) {
+        ask_send_delayed(request);
     } else {
-        remote_op_finish(op, result);
+        remote_request_answer(request, result, 0);
     }
 }
 
 static void ask_on_delayed_names(void *arg, const struct redis_answer *answer)
 {
-    struct remote_op *op = arg;
-    struct redis *r = redis_of(op);
+    struct remote_request *request = arg;
+    struct redis *r = redis_of(request);
     const redisReply *reply = answer->reply;
     enum backend_result result = redis_result(r, answer);
     if (result != BACKEND_OK) {
-        remote_op_finish(op, result == BACKEND_MISSING ? BACKEND_OK : result); /* removed since */
+        remote_request_answer(request, result == BACKEND_MISSING ? BACKEND_OK : result, 0); /* removed since */
         return;
     }
     GPtrArray *leaves = g_ptr_array_new();
     struct redis_call call = {0};
     for (size_t i = 2; i < MIN(reply->elements, 2 + ASK_DELAYED_PART); i++) {
         const char *leaf = redis_text(reply, i);
-        char *path = *op->name ? g_strconcat(op->name, "/", leaf, NULL) : g_strdup(leaf);
+        char *path = *request->name ? g_strconcat(request->name, "/", leaf, NULL) : g_strdup(leaf);
         if (redis_is_component(leaf) && redis_key_allowed(r, path)) {
             redis_call_lock(&call, r, REDIS_DELAY, path, false, NULL);
             g_ptr_array_add(leaves, (char *)leaf);
         }
         g_free(path);
     }
-    bool more = !op->file || strcmp(redis_text(reply, 1), op->file) > 0;
-    g_free(op->file);
-    op->file = g_strdup(more ? redis_text(reply, 1) : "");
+    bool more = !request->after || strcmp(redis_text(reply, 1), request->after) > 0;
+    g_free(request->after);
+    request->after = g_strdup(more ? redis_text(reply, 1) : "");
     if (leaves->len > 0) {
         redis_call_texts(&call, "leaves", leaves);
-        redis_call_send(&call, 0, ask_on_delayed, op);
-    } else if (*op->file) {
-        ask_send_delayed(op);
+        redis_call_send(&call, 0, ask_on_delayed, request);
+    } else if (*request->after) {
+        ask_send_delayed(request);
     } else {
-        remote_op_finish(op, BACKEND_OK);
+        remote_request_answer(request, BACKEND_OK, 0);
     }
     g_ptr_array_unref(leaves);
 }
 
 static void ask_on_directory(void *arg, const struct redis_answer *answer)
 {
-    struct remote_op *op = arg;
-    struct redis *r = redis_of(op);
+    struct remote_request *request = arg;
+    struct redis *r = redis_of(request);
     if (answer->outcome == REMOTE_ANSWERED && strcmp(redis_text(answer->reply, 0), "delayed") == 0) {
-        ask_send_delayed(op);
+        ask_send_delayed(request);
         return;
     }
     enum backend_result result = redis_result(r, answer);
-    if (result == BACKEND_NOT_EMPTY && !op->again) {
-        op->again = true;
-        redis_list(&r->remote.backend, op->name, "", 1, ask_on_swept, op);
+    if (result == BACKEND_NOT_EMPTY && !request->again) {
+        request->again = true;
+        backend_list(&r->remote.backend, request->name, "", 1, ask_on_swept, request);
         return;
     }
-    if (result == BACKEND_MISSING && answer->repeated && op->why) {
+    if (result == BACKEND_MISSING && answer->repeated && request->procedure == REMOTE_RMDIR) {
         result = BACKEND_OK; /* removed by the first try, whose answer was lost */
     }
-    remote_op_finish(op, result);
-}
-
-static void ask_change_directory(struct backend *b, const char *what, const char *name,
-                                 const struct backend_directory *d, backend_done *done, void *arg)
-{
-    struct redis *r = (struct redis *)b;
-    if (!redis_key_allowed(r, name)) {
-        done(arg, BACKEND_INVALID);
-        return;
-    }
-    struct remote_op *op = remote_op_done(&r->remote, NULL, done, arg);
-    op->name = g_strdup(name);
-    op->why = strcmp(what, "remove") == 0 ? what : NULL;
-    ask_send_directory(op, what, d);
+    remote_request_answer(request, result, 0);
 }
 
 void redis_restore_directory(struct redis *r, const char *name)
 {
     const struct backend_directory *known = r->directories ? g_hash_table_lookup(r->directories, name) : NULL;
     if (*name || known) {
-        ask_change_directory(&r->remote.backend, *name ? "make" : "set", name, known, NULL, NULL);
+        remote_send_directory(&r->remote, *name ? REMOTE_MKDIR : REMOTE_SET_DIRECTORY, name, known);
     }
-}
-
-void redis_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
-                 void *arg)
-{
-    remote_tell_expired((struct remote *)b, name);
-    ask_change_directory(b, "make", name, directory, done, arg);
-}
-
-void redis_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
-{
-    if (!*name) {
-        done(arg, BACKEND_INVALID);
-        return;
-    }
-    ask_change_directory(b, "remove", name, NULL, done, arg);
-}
-
-void redis_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
-                         backend_done *done, void *arg)
-{
-    ask_change_directory(b, "set", name, directory, done, arg);
 }

@@ -201,7 +201,8 @@ void redis_call_texts(struct redis_call *call, const char *field, const GPtrArra
 void redis_call_kin(struct redis_call *call, const struct remote_ticket *t, struct backend_identity kin)
 {
     redis_call_unsigned(call, "handle", kin.handle);
-    redis_call_flag(call, "kin", !t->place->sequence && remote_ticket_has_kin(t, kin)); /* in a queue counts decide */
+    redis_call_flag(call, "kin",
+                    !t->lock->sequence && remote_ticket_has_compatible(t, kin)); /* in a queue counts decide */
 }
 
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim)
@@ -267,9 +268,9 @@ void redis_call_word_number(struct redis_call *call, int64_t number)
     redis_call_word(call, text);
 }
 
-void redis_call_word_lease(struct redis_call *call, const char *token, const char *name, bool lease)
+void redis_call_word_lease(struct redis_call *call, const char *id, const char *name, bool lease)
 {
-    char *entry = lease ? g_strconcat(token, " l ", name, NULL) : NULL;
+    char *entry = lease ? g_strconcat(id, " l ", name, NULL) : NULL;
     redis_call_word(call, entry ? entry : "");
     g_free(entry);
 }
@@ -311,9 +312,9 @@ void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
 void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_script_id script,
                        const struct remote_ticket *t)
 {
-    redis_call_lock(call, r, script, t->place->name, t->place->sequence, NULL);
-    redis_call_leaf(call, remote_ticket_name(t), t->place->sequence);
-    redis_call_text(call, "ticket", t->token);
+    redis_call_lock(call, r, script, t->lock->name, t->lock->sequence, NULL);
+    redis_call_leaf(call, remote_ticket_name(t), t->lock->sequence);
+    redis_call_text(call, "ticket", t->id);
 }
 
 /* Whether it looks at the version: what changes nothing that is granted need not. */
@@ -469,17 +470,18 @@ void redis_disbelieve(struct redis *r, const struct redis_answer *answer)
 
 static void key_on_probed(void *arg, const struct redis_answer *answer)
 {
-    struct remote_op *op = arg;
-    redis_of(op)->probing--;
+    struct remote_request *request = arg;
+    redis_of(request)->probing--;
     const char *error = answer->outcome == REMOTE_REFUSED && answer->reply ? answer->reply->str : "";
     if (g_str_has_prefix(error, "WRONGTYPE")) {
-        char *quoted = g_shell_quote(op->name), key[512], word[512];
+        char *quoted = g_shell_quote(request->name), key[512], word[512];
         log_error("%s: the key %s has the wrong type, because another program has written to it: what belongs to it "
                   "gives errors until it is deleted: redis-cli DEL %s",
-                  redis_of(op)->address, log_escape(key, sizeof key, op->name), log_escape(word, sizeof word, quoted));
+                  redis_of(request)->address, log_escape(key, sizeof key, request->name),
+                  log_escape(word, sizeof word, quoted));
         g_free(quoted);
     }
-    remote_op_free(op);
+    remote_request_free(request);
 }
 
 /* What the error does not say: which of the script's keys has the wrong type.  So each side key is read by a command
@@ -502,13 +504,13 @@ static void key_find_wrong_type(struct redis *r, const struct redis_answer *answ
             g_free(key);
             continue;
         }
-        struct remote_op *op = remote_op_new(&r->remote, NULL);
+        struct remote_request *request = remote_request_new(&r->remote, NULL);
         const struct redis_argument words[] = {
             {probe, strlen(probe)}, {key, answer->key_lengths[i]}, {"", 0}}; /* no field is named "" */
-        op->name = key;
+        request->name = key;
         g_hash_table_add(seen, key);
         r->probing++;
-        redis_conn_command(r->conn, words, strcmp(probe, "HEXISTS") == 0 ? 3 : 2, 0, key_on_probed, op);
+        redis_conn_command(r->conn, words, strcmp(probe, "HEXISTS") == 0 ? 3 : 2, 0, key_on_probed, request);
     }
     g_hash_table_unref(seen);
 }

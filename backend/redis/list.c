@@ -22,10 +22,8 @@ struct redis_listing {
     GStringChunk *names;
     GPtrArray *asked; /* of this part */
     GArray *found;    /* struct backend_entry */
-    bool tickets;     /* of the queue, each with its info, */
-    GPtrArray *infos; /* struct backend_info */
-    backend_list_done *done;
-    void *arg;
+    GPtrArray *infos; /* struct backend_info, of tickets */
+    struct remote_request *request;
 };
 
 static void list_free(struct redis_listing *l)
@@ -50,7 +48,9 @@ void redis_list_end_all(struct redis *r)
 static void list_complete(struct redis_listing *l, enum backend_result result)
 {
     const struct backend_entry *entries = (const struct backend_entry *)l->found->data;
-    l->done(l->arg, result, entries, result == BACKEND_OK ? MIN(l->found->len, l->max) : 0);
+    l->request->on_answer(
+        l->request,
+        &(struct remote_answer){.result = result, .entries = entries, .entry_count = MIN(l->found->len, l->max)});
     list_free(l);
 }
 
@@ -178,7 +178,7 @@ static void list_on_tickets(void *arg, const struct redis_answer *answer)
         struct remote_ticket *t = remote_ticket_find(&l->r->remote, redis_text(reply, i + 1));
         struct backend_info *info = g_new(struct backend_info, 1);
         *info = (struct backend_info){.type = BACKEND_LOCK,
-                                      .ticket = t && t->state != REMOTE_ASKED ? &t->head : NULL,
+                                      .ticket = t && t->state != REMOTE_ACQUIRING ? &t->head : NULL,
                                       .holders = redis_number(reply, i + 2) ? 0 : 1,
                                       .acquired = clock_now() - MAX(redis_time(reply, i + 3), 0),
                                       .meta = redis_bytes(reply, i + 4, REDIS_META_MAX)};
@@ -207,7 +207,7 @@ static void list_ask_tickets(struct redis_listing *l)
 
 static void list_ask(struct redis_listing *l)
 {
-    if (l->tickets) {
+    if (l->request->procedure == REMOTE_TICKETS) {
         list_ask_tickets(l);
         return;
     }
@@ -221,41 +221,22 @@ static void list_ask(struct redis_listing *l)
     list_send(l, &call, list_on_names);
 }
 
-static void list_begin(struct backend *b, const char *directory, const char *after, size_t max, bool tickets,
-                       backend_list_done *done, void *arg)
+void redis_list(struct remote_request *request)
 {
-    struct redis *r = (struct redis *)b;
-    if (!redis_key_allowed(r, directory)) {
-        done(arg, BACKEND_MISSING, NULL, 0);
-        return;
-    }
+    struct redis *r = redis_of(request);
     struct redis_listing *l = g_new0(struct redis_listing, 1);
     l->r = r;
-    l->directory = g_strdup(directory);
-    l->after = g_bytes_new(after, strlen(after));
+    l->request = request;
+    l->directory = g_strdup(request->name);
+    l->after = g_bytes_new(request->after, strlen(request->after));
     l->names = g_string_chunk_new(4096);
-    l->last = g_string_chunk_insert(l->names, after);
-    l->max = MIN(max, REDIS_LIST_MAX);
+    l->last = g_string_chunk_insert(l->names, request->after);
+    l->max = MIN(request->max, REDIS_LIST_MAX);
     int64_t patience = redis_patience(r);
     l->until = clock_now() + (patience ? patience : r->timeout);
     l->asked = g_ptr_array_new();
     l->found = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
-    l->tickets = tickets;
     l->infos = g_ptr_array_new_with_free_func(list_info_free);
-    l->done = done;
-    l->arg = arg;
     LIST_INSERT_HEAD(&r->listings, l, link);
     list_ask(l);
-}
-
-void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
-                void *arg)
-{
-    list_begin(b, directory, after, max, false, done, arg);
-}
-
-void redis_tickets(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
-                   void *arg)
-{
-    list_begin(b, directory, after, max, true, done, arg);
 }

@@ -121,13 +121,13 @@ static void preflight_end(struct preflight *p)
 static bool __attribute__((format(printf, 3, 4)))
 preflight_note(struct preflight *p, int result, const char *format, ...)
 {
-    const char *place = p->conn ? redis_conn_place(p->conn) : NULL;
+    const char *lock = p->conn ? redis_conn_place(p->conn) : NULL;
     g_autofree char *uri = redis_uri_show(&p->options->conn.uri);
     va_list arguments;
     va_start(arguments, format);
     g_autofree char *text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
-    g_snprintf(p->error, p->error_size, "%s%s%s: %s", uri, place ? ": the master at " : "", place ? place : "", text);
+    g_snprintf(p->error, p->error_size, "%s%s%s: %s", uri, lock ? ": the master at " : "", lock ? lock : "", text);
     p->result = result;
     return false;
 }

@@ -64,16 +64,16 @@ struct redis {
     struct epoch epoch;
     unsigned wait;                   /* replicas that must have what is believed */
     struct redis_recovery *recovery; /* until all is found that this mount held before; or NULL */
-    GPtrArray *gathered;             /* renewals of this turn of the loop: of struct remote_op; or NULL */
+    GPtrArray *gathered;             /* renewals of this turn of the loop: of struct remote_request; or NULL */
     GHashTable *renewals;            /* such arrays: that, and those that are not answered */
     ev_prepare gathering;            /* is fed to the loop */
-    GHashTable *releases;            /* name -> struct remote_op: what is asked in the short way of release_lone.lua */
-    GHashTable *directories;         /* name -> struct backend_directory: as they were last seen */
+    GHashTable *releases;    /* name -> struct remote_request: what is asked in the short way of release_lone.lua */
+    GHashTable *directories; /* name -> struct backend_directory: as they were last seen */
 };
 
-static inline struct redis *redis_of(const struct remote_op *op)
+static inline struct redis *redis_of(const struct remote_request *request)
 {
-    return (struct redis *)op->r;
+    return (struct redis *)request->r;
 }
 
 /* --- key.c --- */
@@ -110,7 +110,7 @@ bool redis_is_numbered(const char *leaf);
 void redis_call_word(struct redis_call *call, const char *text);
 void redis_call_word_number(struct redis_call *call, int64_t number);
 /* What the set of the mount's leases has of a lock; '' if it is none. */
-void redis_call_word_lease(struct redis_call *call, const char *token, const char *name, bool lease);
+void redis_call_word_lease(struct redis_call *call, const char *id, const char *name, bool lease);
 /* A call with the keys that common.lua takes, for a lock or for a directory's
  * queue, and its first fields: leaf and sequence.  With `numbered` also those
  * of the directory's queue, when the leaf may be a name in it. */
@@ -186,35 +186,29 @@ bool redis_marker_is_key(struct redis *r, const char *key, size_t length);
 
 /* --- acquire.c --- */
 
-struct backend_ticket *redis_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                     backend_acquire_done *done, void *arg);
-void redis_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done,
-                void *arg);
+void redis_test(struct remote_request *request);
 /* Whether it is asked for in the short way first; and that. */
 bool redis_acquire_may_be_free(struct redis *r, const struct remote_ticket *t);
 void redis_acquire_fill_free(struct redis_call *call, struct redis *r, const struct remote_ticket *t);
 /* With `test` what would stand in its way. */
 void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct remote_ticket *t, bool test);
 /* Values are borrowed of `given` and of `holder`, which is to be cleared. */
-void redis_acquire_read(const struct remote_op *op, const struct redis_answer *given, struct remote_answer *answer,
-                        struct backend_info *holder);
+void redis_acquire_read(const struct remote_request *request, const struct redis_answer *given,
+                        struct remote_answer *answer, struct backend_info *holder);
 /* As struct remote_store says. */
-void redis_send_beat(struct remote *remote, struct remote_ticket *const *tickets, size_t count);
+void redis_send_heartbeat(struct remote *remote, struct remote_ticket *const *tickets, size_t count);
 void redis_watch(struct remote *remote, struct remote_ticket *t);
 
 /* --- change.c --- */
 
 /* As struct remote_store says. */
-uint64_t redis_call_op(struct remote_op *op, struct remote_ticket *t, int64_t timeout);
+uint64_t redis_send_request(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
 /* What was gathered in this turn of the loop. */
 void redis_send_renewals(struct redis *r);
-void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
-                  backend_done *done, void *arg);
 
 /* --- revoke.c --- */
 
-void redis_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
-                  backend_done *done, void *arg);
+void redis_revoke(struct remote_request *request);
 /* Why a ticket has ended, as messages say it. */
 enum backend_end redis_end(const char *why);
 /* The mount with that channel wants to know when what it has ended is known here. */
@@ -226,12 +220,8 @@ void redis_revoke_end_all(struct redis *r);
 
 /* --- ask.c --- */
 
-void redis_stat(struct backend *b, const char *name, backend_info_done *done, void *arg);
-void redis_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
-                 void *arg);
-void redis_rmdir(struct backend *b, const char *name, backend_done *done, void *arg);
-void redis_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
-                         backend_done *done, void *arg);
+void redis_stat(struct remote_request *request);
+void redis_change_directory(struct remote_request *request);
 /* `reply` from element `first` on is what describe of common.lua tells of that name. */
 void redis_describe(struct redis *r, const char *name, const redisReply *reply, size_t first,
                     struct backend_info *info);
@@ -246,16 +236,13 @@ void redis_restore_directory(struct redis *r, const char *name);
 
 /* --- list.c --- */
 
-void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
-                void *arg);
-void redis_tickets(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
-                   void *arg);
+void redis_list(struct remote_request *request);
 /* At the end: completions are not called. */
 void redis_list_end_all(struct redis *r);
 
 /* --- watch.c --- */
 
-void redis_watch_name(struct backend *b, const char *name);
+void redis_watch_name(struct remote *remote, const char *name);
 /* The server has told that the lock of this name has changed (NULL: any may have). */
 void redis_watch_changed(struct redis *r, const char *name);
 /* That key has changed, which is no lock's. */
@@ -266,7 +253,7 @@ void redis_watch_end_all(struct redis *r);
 
 /* --- recover.c --- */
 
-void redis_recover(struct backend *b, backend_recover_each *found, void *arg);
+void redis_recover(struct remote *remote, backend_recover_each *found, void *arg);
 /* At the end: nothing more is found. */
 void redis_recover_stop(struct redis *r);
 

@@ -32,7 +32,7 @@ struct redis_recovery {
 };
 
 struct recovery_lease {
-    char token[REMOTE_TOKEN_SIZE];
+    char id[REMOTE_ID_SIZE];
     bool sequence; /* `path` is that of the directory */
     char *path;
 };
@@ -100,17 +100,17 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
         .content = g_bytes_get_size(content) > 0 ? content : NULL,
     };
     char *name = sequence && *path ? g_strconcat(path, "/", leaf, NULL) : g_strdup(sequence ? leaf : path);
-    if (remote_ticket_find(&r->remote, lease->token) || !redis_fence(reply, 0, &fence) || !redis_is_path(name) ||
+    if (remote_ticket_find(&r->remote, lease->id) || !redis_fence(reply, 0, &fence) || !redis_is_path(name) ||
         !redis_key_allowed(r, name) || (sequence && !redis_is_numbered(leaf))) {
         g_bytes_unref(content);
         g_free(name);
         return;
     }
     struct remote_ticket *t = remote_ticket_new(&r->remote, name, &claim);
-    remote_ticket_adopt(&r->remote, t, lease->token);
-    remote_ticket_turn(&r->remote, t, waits ? REMOTE_WAITING : REMOTE_HELD);
+    remote_ticket_adopt_id(&r->remote, t, lease->id);
+    remote_ticket_set_state(&r->remote, t, waits ? REMOTE_WAITING : REMOTE_HELD);
     t->wait = true;
-    t->refresh = waits ? clock_now() + REMOTE_REFRESH_MIN : CLOCK_NEVER;
+    t->refresh = waits ? clock_now() + REMOTE_HEARTBEAT_MIN : CLOCK_NEVER;
     t->head.fence = fence;
     t->head.deadline = remote_deadline(sent + left - claim.ttl, claim.ttl);
     remote_ticket_fix_term(t);
@@ -208,7 +208,7 @@ static void recover_fill_lone(struct redis_call *call, const GArray *leases)
         const struct recovery_lease *lease = &g_array_index(leases, struct recovery_lease, i);
         redis_call_key(call, 0, lease->path);
         redis_call_key(call, 'f', lease->path);
-        pack_text(r->packed, lease->token, strlen(lease->token));
+        pack_text(r->packed, lease->id, strlen(lease->id));
     }
     pack_count(r->packed, begin, leases->len);
     redis_call_key(call, 'm', NULL);
@@ -221,7 +221,7 @@ static void recover_fill(struct redis_call *call, const GArray *leases)
     for (guint i = 0; i < leases->len; i++) {
         const struct recovery_lease *lease = &g_array_index(leases, struct recovery_lease, i);
         redis_call_lock(call, r, REDIS_RECOVER, lease->path, lease->sequence, NULL);
-        pack_text(r->packed, lease->token, strlen(lease->token));
+        pack_text(r->packed, lease->id, strlen(lease->id));
         pack_text(r->packed, lease->path, strlen(lease->path));
         pack_number(r->packed, lease->sequence);
     }
@@ -251,10 +251,10 @@ static void recover_ask_batch(struct recovery_batch *batch)
 static bool recover_read_note(struct redis *r, const char *note, struct recovery_lease *ret)
 {
     char **words = g_strsplit(note, " ", 3);
-    bool good = g_strv_length(words) == 3 && remote_is_token(words[0]) && redis_key_allowed(r, words[2]);
+    bool good = g_strv_length(words) == 3 && remote_is_id(words[0]) && redis_key_allowed(r, words[2]);
     if (good) {
         *ret = (struct recovery_lease){.sequence = *words[1] == 's', .path = g_strdup(words[2])};
-        g_strlcpy(ret->token, words[0], sizeof ret->token);
+        g_strlcpy(ret->id, words[0], sizeof ret->id);
     }
     g_strfreev(words);
     return good;
@@ -316,9 +316,9 @@ static void recover_on_limit(struct ev_loop *loop, ev_timer *limit, int events)
     *(bool *)limit->data = true;
 }
 
-void redis_recover(struct backend *b, backend_recover_each *found, void *arg)
+void redis_recover(struct remote *remote, backend_recover_each *found, void *arg)
 {
-    struct redis *r = (struct redis *)b;
+    struct redis *r = (struct redis *)remote;
     bool late = false;
     ev_timer limit;
     ev_timer_init(&limit, recover_on_limit, (double)r->timeout / 1000, 0);

@@ -3,7 +3,7 @@
  * The server decides, in scripts (script/); this mount keeps what it needs
  * to know of its own tickets, and when each is to be seen to again.  A waiter
  * is told on this mount's channel that it holds, and claims; a lost message
- * costs it no more than REMOTE_REFRESH.
+ * costs it no more than REMOTE_HEARTBEAT.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,10 +20,10 @@
 
 static void redis_on_info(void *arg, const struct redis_answer *answer)
 {
-    struct remote_op *op = arg;
-    struct redis *r = redis_of(op);
+    struct remote_request *request = arg;
+    struct redis *r = redis_of(request);
     GPtrArray *problems, *warnings;
-    remote_op_free(op);
+    remote_request_free(request);
     if (answer->outcome != REMOTE_ANSWERED || !answer->reply->str) {
         return; /* INFO may not be permitted: the mount has been told */
     }
@@ -45,7 +45,7 @@ static void redis_on_info(void *arg, const struct redis_answer *answer)
 static void redis_ask_info(struct redis *r)
 {
     const struct redis_argument info = {.data = "INFO", .length = strlen("INFO")};
-    redis_conn_command(r->conn, &info, 1, 0, redis_on_info, remote_op_new(&r->remote, NULL));
+    redis_conn_command(r->conn, &info, 1, 0, redis_on_info, remote_request_new(&r->remote, NULL));
 }
 
 static void redis_on_up(void *context)
@@ -57,7 +57,7 @@ static void redis_on_up(void *context)
     r->was_up = true;
     r->noted = 0;
     epoch_restore(&r->epoch);
-    remote_up(&r->remote);
+    remote_on_up(&r->remote);
     redis_marker_watch(r);
     redis_ask_info(r);
 }
@@ -75,15 +75,15 @@ static void redis_on_down(void *context, const char *why)
 static void redis_on_message(void *context, const char *data, size_t length)
 {
     static const char *const ours[] = {
-        [REMOTE_HANDED_OVER] = "g", [REMOTE_MAY_BE_FREE] = "a", [REMOTE_WANTED] = "w", [REMOTE_ENDED] = "e"};
+        [REMOTE_GRANTED] = "g", [REMOTE_MAY_BE_FREE] = "a", [REMOTE_WANTED] = "w", [REMOTE_ENDED] = "e"};
     struct redis *r = context;
     char *text = g_strndup(data, length), **words = g_strsplit(text, " ", 3);
     guint count = g_strv_length(words);
     for (guint i = 0; i < G_N_ELEMENTS(ours) && count > 1; i++) {
         if (strcmp(words[0], ours[i]) == 0 && (i != REMOTE_ENDED || count > 2)) {
             enum backend_end why = i == REMOTE_ENDED ? redis_end(words[2]) : BACKEND_LOST;
-            if (i != REMOTE_ENDED || !remote_doubt_end(&r->remote, words[1], why)) {
-                remote_told(&r->remote, words[1], i, why);
+            if (i != REMOTE_ENDED || !remote_verify_end(&r->remote, words[1], why)) {
+                remote_on_event(&r->remote, words[1], i, why);
             }
         }
     }
@@ -101,7 +101,7 @@ static void redis_on_changed(void *context, const char *key, size_t length)
     struct redis *r = context;
     if (!key) {
         redis_watch_changed(r, NULL);
-        remote_changed(&r->remote, NULL);
+        remote_retry_waiter(&r->remote, NULL);
     }
     if (!key || redis_marker_is_key(r, key, length)) {
         redis_marker_watch(r);
@@ -112,9 +112,9 @@ static void redis_on_changed(void *context, const char *key, size_t length)
     if (!name) {
         return;
     }
-    struct remote_place *place = redis_key_is_side(key) ? NULL : g_hash_table_lookup(r->remote.places, name);
-    if (place && place->watched) { /* else it is watched for the filesystem, and whoever waits gets a message */
-        remote_changed(&r->remote, place);
+    struct remote_lock *lock = redis_key_is_side(key) ? NULL : g_hash_table_lookup(r->remote.locks, name);
+    if (lock && lock->watched) { /* else it is watched for the filesystem, and whoever waits gets a message */
+        remote_retry_waiter(&r->remote, lock);
     }
     if (!redis_key_is_side(key)) {
         redis_watch_changed(r, name);
@@ -125,7 +125,7 @@ static void redis_on_changed(void *context, const char *key, size_t length)
 static clock_ms redis_needed(void *context)
 {
     const struct redis *r = context;
-    return remote_needed(&r->remote);
+    return remote_first_deadline(&r->remote);
 }
 
 static const struct redis_conn_events conn_events = {.greet = redis_marker_greet,
@@ -144,21 +144,20 @@ static void redis_on_gathered(struct ev_loop *loop, ev_prepare *watcher, int eve
 
 /* --- the backend --- */
 
-static void redis_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
+static void redis_start(struct remote *remote)
 {
-    struct redis *r = (struct redis *)b;
-    remote_start(&r->remote, loop, events, context);
-    redis_conn_start(r->conn, loop, &conn_events, r);
+    struct redis *r = (struct redis *)remote;
+    redis_conn_start(r->conn, remote->loop, &conn_events, r);
 }
 
-static void redis_free(struct backend *b)
+static void redis_free(struct remote *remote, bool holds)
 {
-    struct redis *r = (struct redis *)b;
+    struct redis *r = (struct redis *)remote;
+    (void)holds;
     redis_recover_stop(r);
     if (r->remote.loop) {
         ev_clear_pending(r->remote.loop, &r->gathering);
     }
-    remote_clear(&r->remote);
     redis_revoke_end_all(r);
     redis_list_end_all(r);
     redis_watch_end_all(r);
@@ -181,16 +180,15 @@ static void redis_free(struct backend *b)
     g_free(r);
 }
 
-static void redis_status(struct backend *b, struct backend_status *status)
+static void redis_status(struct remote *remote, struct backend_status *status)
 {
-    struct redis *r = (struct redis *)b;
+    struct redis *r = (struct redis *)remote;
     struct redis_conn_counts counts = redis_conn_counts(r->conn);
     const char *why = redis_conn_error(r->conn);
     status->away = *why;
     status->since = !status->away ? counts.since : counts.since ? counts.refused : r->down_since;
     status->why = status->away ? g_strdup(why) : NULL;
     status->address = g_strdup(r->address);
-    status->has_connections = true;
     status->round_trips = counts.requests;
     status->reconnects = counts.reconnects;
     for (guint i = 0; i < r->warnings->len; i++) {
@@ -208,9 +206,9 @@ static void redis_status(struct backend *b, struct backend_status *status)
     epoch_fill_status(&r->epoch, status);
 }
 
-static bool redis_is_up(struct remote *r)
+static bool redis_is_up(const struct remote *r)
 {
-    return redis_conn_is_up(((struct redis *)r)->conn);
+    return redis_conn_is_up(((const struct redis *)r)->conn);
 }
 
 /* While one waits, a message may come at any time. */
@@ -218,49 +216,38 @@ static void redis_waits(struct remote *remote, struct remote_ticket *t, enum rem
 {
     struct redis *r = (struct redis *)remote;
     redis_conn_keep(r->conn, remote_state_waits(to) ? 1 : -1);
-    if (t->place->waiting == 0 && !t->place->sequence) {
-        redis_watch_resume(r, t->place->name, to == REMOTE_HELD);
+    if (t->lock->waiting == 0 && !t->lock->sequence) {
+        redis_watch_resume(r, t->lock->name, to == REMOTE_HELD);
     }
 }
 
-static void redis_forget(struct remote *r, uint64_t request)
+static void redis_forget(struct remote *r, uint64_t call)
 {
-    redis_conn_forget(((struct redis *)r)->conn, request);
+    redis_conn_forget(((struct redis *)r)->conn, call);
+}
+
+static bool redis_allows_name(struct remote *r, const char *name)
+{
+    return redis_key_allowed((struct redis *)r, name);
 }
 
 static const struct remote_store store = {
-    .is_up = redis_is_up,
-    .call = redis_call_op,
-    .forget = redis_forget,
-    .beat = redis_send_beat,
-    .waits = redis_waits,
-    .watch = redis_watch,
-};
-
-static const struct backend_operations operations = {
+    .name = "redis",
+    .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_REPLACE | BACKEND_CAN_SHARE,
+    .revoke_root = BACKEND_IS_DIRECTORY,
+    .rmdir_root = BACKEND_INVALID,
     .start = redis_start,
     .free = redis_free,
-    .acquire = redis_acquire,
-    .release = remote_release,
-    .cancel = remote_cancel,
-    .release_range = remote_release_range,
-    .convert = remote_convert,
-    .renew = remote_renew,
-    .set = remote_set,
-    .revoke = redis_revoke,
-    .rename = redis_rename,
-    .test = redis_test,
-    .stat = redis_stat,
-    .list = redis_list,
-    .tickets = redis_tickets,
-    .mkdir = redis_mkdir,
-    .rmdir = redis_rmdir,
-    .set_directory = redis_set_directory,
-    .watch = redis_watch_name,
+    .is_up = redis_is_up,
+    .allows_name = redis_allows_name,
+    .send = redis_send_request,
+    .forget = redis_forget,
+    .heartbeat = redis_send_heartbeat,
+    .on_waiting = redis_waits,
+    .watch_lock = redis_watch,
+    .watch_name = redis_watch_name,
     .recover = redis_recover,
-    .counts = remote_counts,
     .status = redis_status,
-    .name = remote_name,
 };
 
 int redis_new(const struct redis_options *options, struct backend **ret, char *error, size_t error_size)
@@ -299,13 +286,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     }
     while (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
-    r->remote.backend = (struct backend){
-        .operations = &operations,
-        .name = "redis",
-        .features =
-            BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_REPLACE | BACKEND_CAN_SHARE,
-        .safety = conn.wait > 0 ? BACKEND_REPLICATED : BACKEND_SINGLE,
-    };
+    r->remote.backend.safety = conn.wait > 0 ? BACKEND_REPLICATED : BACKEND_SINGLE;
     r->before = before;
     r->behind = g_strdup(at + strlen("{n}"));
     g_snprintf(r->mount, sizeof r->mount, "lfs:m%015" G_GINT64_MODIFIER "x", random >> 4);

@@ -22,15 +22,10 @@ struct redis_revocation {
     uint64_t number;
     int64_t unheard; /* other mounts that are still to say that they have heard; those of before the answer count -1 */
     bool answered;
-    char *name;
-    uint64_t fence; /* or 0 */
-    bool matching;
-    struct backend_match match;
+    struct remote_request *request;
     GPtrArray *ends; /* who held: as revoke.lua has told it */
     clock_ms until;
     enum backend_result result;
-    backend_done *done;
-    void *arg;
     ev_timer limit;
 };
 
@@ -39,7 +34,6 @@ static void revoke_revocation_free(struct redis_revocation *v)
     LIST_REMOVE(v, link);
     ev_timer_stop(v->r->remote.loop, &v->limit);
     g_ptr_array_unref(v->ends);
-    g_free(v->name);
     g_free(v);
 }
 
@@ -52,11 +46,10 @@ void redis_revoke_end_all(struct redis *r)
 
 static void revoke_complete(struct redis_revocation *v)
 {
-    backend_done *done = v->done;
-    void *arg = v->arg;
+    struct remote_request *request = v->request;
     enum backend_result result = v->result;
     revoke_revocation_free(v);
-    done(arg, result);
+    remote_request_answer(request, result, 0);
 }
 
 static void revoke_complete_if_heard(struct redis_revocation *v)
@@ -112,17 +105,18 @@ static bool revoke_is_on(const struct remote_ticket *t, const char *name)
 static void revoke_fill(struct redis_call *call, const struct redis_revocation *v)
 {
     struct redis *r = v->r;
-    redis_call_lock(call, r, REDIS_REVOKE, v->name, false, "otiwf");
-    redis_call_key(call, 'e', v->name);
-    redis_call_leaf(call, v->name, false);
-    redis_call_unsigned(call, "fence", v->fence);
+    redis_call_lock(call, r, REDIS_REVOKE, v->request->name, false, "otiwf");
+    redis_call_key(call, 'e', v->request->name);
+    redis_call_leaf(call, v->request->name, false);
+    redis_call_unsigned(call, "fence", v->request->fence);
     redis_call_text(call, "mount", r->mount);
     redis_call_unsigned(call, "request", v->number);
     redis_call_number(call, "keep", r->timeout);
-    redis_call_flag(call, "keeps", v->matching);
-    if (v->matching && *v->match.text) {
-        redis_call_number(call, "word", v->match.word);
-        redis_call_text(call, "text", v->match.text);
+    const struct backend_match *match = v->request->match;
+    redis_call_flag(call, "keeps", match);
+    if (match && *match->text) {
+        redis_call_number(call, "word", match->word);
+        redis_call_text(call, "text", match->text);
     }
 }
 
@@ -136,8 +130,8 @@ static void revoke_on_revoked(void *arg, const struct redis_answer *answer)
         v->unheard += redis_number(answer->reply, 1);
         for (size_t i = 2; i < answer->reply->elements; i++) {
             struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(answer->reply, i));
-            if (t && revoke_is_on(t, v->name)) {
-                remote_told(&r->remote, t->token, REMOTE_ENDED, v->fence ? BACKEND_RELEASED : BACKEND_BROKEN);
+            if (t && revoke_is_on(t, v->request->name)) {
+                remote_on_event(&r->remote, t->id, REMOTE_ENDED, v->request->fence ? BACKEND_RELEASED : BACKEND_BROKEN);
             }
         }
         ev_timer_start(r->remote.loop, &v->limit);
@@ -162,30 +156,20 @@ static void revoke_on_found(void *arg, const struct redis_answer *answer)
     redis_call_send(&call, MAX(v->until - clock_now(), 1), revoke_on_revoked, v);
 }
 
-void redis_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
-                  backend_done *done, void *arg)
+void redis_revoke(struct remote_request *request)
 {
-    struct redis *r = (struct redis *)b;
+    struct redis *r = redis_of(request);
     struct redis_call call = {0};
-    if (!*name || !redis_key_allowed(r, name)) {
-        done(arg, *name ? BACKEND_MISSING : BACKEND_IS_DIRECTORY);
-        return;
-    }
     struct redis_revocation *v = g_new0(struct redis_revocation, 1);
     v->r = r;
+    v->request = request;
     v->number = ++r->remote.serials;
-    v->name = g_strdup(name);
-    v->fence = fence;
-    v->matching = match;
-    v->match = match ? *match : (struct backend_match){0};
     v->ends = g_ptr_array_new_with_free_func(g_free);
     v->until = clock_now() + r->timeout;
-    v->done = done;
-    v->arg = arg;
     ev_timer_init(&v->limit, revoke_on_limit, REDIS_HEARD_MAX, 0);
     v->limit.data = v;
     LIST_INSERT_HEAD(&r->revocations, v, link);
     revoke_fill(&call, v);
-    redis_call_flag(&call, "look", !fence);
-    redis_call_send(&call, 0, fence ? revoke_on_revoked : revoke_on_found, v);
+    redis_call_flag(&call, "look", !request->fence);
+    redis_call_send(&call, 0, request->fence ? revoke_on_revoked : revoke_on_found, v);
 }

@@ -38,50 +38,50 @@ static void watch_is_gone(struct redis *r, struct redis_watch *watch, const char
 
 static void watch_on_named(void *arg, const struct redis_answer *answer)
 {
-    struct remote_op *op = arg;
-    struct redis *r = redis_of(op);
-    struct redis_watch *watch = g_hash_table_lookup(r->watches, op->name);
+    struct remote_request *request = arg;
+    struct redis *r = redis_of(request);
+    struct redis_watch *watch = g_hash_table_lookup(r->watches, request->name);
     if (watch && answer->outcome == REMOTE_ANSWERED && answer->reply->type == REDIS_REPLY_NIL) {
-        watch_is_gone(r, watch, op->name);
+        watch_is_gone(r, watch, request->name);
     }
-    remote_op_free(op);
+    remote_request_free(request);
 }
 
 static void watch_on_looked(void *arg, const struct redis_answer *answer)
 {
-    struct remote_op *op = arg;
-    struct redis *r = redis_of(op);
-    struct redis_watch *watch = g_hash_table_lookup(r->watches, op->name);
+    struct remote_request *request = arg;
+    struct redis *r = redis_of(request);
+    struct redis_watch *watch = g_hash_table_lookup(r->watches, request->name);
     bool free = watch && answer->outcome == REMOTE_ANSWERED && redis_number(answer->reply, 0) == 0;
     if (free && watch->names) {
         const char *leaf = remote_leaf(watch->name);
-        redis_conn_watch(r->conn, watch->names, strlen(watch->names), leaf, watch_on_named, op);
+        redis_conn_watch(r->conn, watch->names, strlen(watch->names), leaf, watch_on_named, request);
         return;
     }
     if (free) {
-        watch_is_gone(r, watch, op->name);
+        watch_is_gone(r, watch, request->name);
     }
-    remote_op_free(op);
+    remote_request_free(request);
 }
 
 /* What changes behind this is told. */
 static void watch_look(struct redis *r, struct redis_watch *watch)
 {
-    const struct remote_place *place = g_hash_table_lookup(r->remote.places, watch->name);
-    watch->rests = place && place->waiting > 0;
+    const struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, watch->name);
+    watch->rests = lock && lock->waiting > 0;
     if (watch->rests) {
         return;
     }
-    struct remote_op *op = remote_op_new(&r->remote, NULL);
+    struct remote_request *request = remote_request_new(&r->remote, NULL);
     char *key = redis_key(r, watch->name);
-    op->name = g_strdup(watch->name);
-    redis_conn_watch(r->conn, key, strlen(key), NULL, watch_on_looked, op);
+    request->name = g_strdup(watch->name);
+    redis_conn_watch(r->conn, key, strlen(key), NULL, watch_on_looked, request);
     g_free(key);
 }
 
-void redis_watch_name(struct backend *b, const char *name)
+void redis_watch_name(struct remote *remote, const char *name)
 {
-    struct redis *r = (struct redis *)b;
+    struct redis *r = (struct redis *)remote;
     struct redis_watch *watch = g_hash_table_lookup(r->watches, name);
     if (watch) {
         TAILQ_REMOVE(&r->watched, watch, link);

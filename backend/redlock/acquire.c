@@ -13,14 +13,14 @@
 
 static struct remote_ticket *acquire_ticket(const struct redlock_call *call)
 {
-    return remote_ticket_find(&call->r->remote, call->op->token);
+    return remote_ticket_find(&call->r->remote, call->request->id);
 }
 
 static void acquire_answer(struct redlock_call *call, struct remote_answer *answer)
 {
-    struct remote_op *op = call->op;
-    call->op = NULL;
-    op->answered(op, answer);
+    struct remote_request *request = call->request;
+    call->request = NULL;
+    request->on_answer(request, answer);
     redlock_call_end(call, true);
 }
 
@@ -29,7 +29,7 @@ static void acquire_answer(struct redlock_call *call, struct remote_answer *answ
 static void acquire_answer_busy(struct redlock_call *call, const char *word)
 {
     struct backend_info holder = {.type = BACKEND_LOCK, .holders = 1};
-    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .holder = &holder};
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .info = &holder};
     redlock_ask_describe(call, word, &holder);
     acquire_answer(call, &answer);
     redlock_ask_clear(&holder);
@@ -40,7 +40,7 @@ static int64_t acquire_rank(const struct remote_ticket *t, uint64_t number)
 {
     const struct remote_ticket *other;
     int64_t rank = 0;
-    LIST_FOREACH(other, &t->place->tickets, link) {
+    LIST_FOREACH(other, &t->lock->tickets, link) {
         rank += other != t && other->state == REMOTE_WAITING && other->head.fence < number;
     }
     return rank;
@@ -99,8 +99,8 @@ static void acquire_refused(struct redlock_call *call, enum vote_verdict verdict
         answer.result = BACKEND_BUSY;
     }
     redlock_poll_forget(call->poll);
-    redlock_call_undo(r, call->name, call->token);
-    g_hash_table_remove(r->tries, t->token);
+    redlock_call_undo(r, call->name, call->id);
+    g_hash_table_remove(r->tries, t->id);
     if (t->wait && (held_off || answer.result == BACKEND_BUSY)) {
         acquire_answer_queued(call);
     } else if (verdict == VOTE_SPLIT && ++call->tries < REDLOCK_TRIES) {
@@ -136,19 +136,19 @@ static char *acquire_segments(const struct remote_ticket *t, const struct remote
 static void acquire_granted(struct redlock_call *call, const struct remote_ticket *was, clock_ms sent)
 {
     const struct remote_ticket *t = acquire_ticket(call);
-    char *segments = acquire_segments(t, was), *token = g_strdup(was ? was->token : t->token);
+    char *segments = acquire_segments(t, was), *id = g_strdup(was ? was->id : t->id);
     struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
                                    .result = BACKEND_OK,
                                    .sent = sent,
                                    .fence = call->number,
-                                   .token = token,
+                                   .id = id,
                                    .segments = segments,
                                    .leaf = ""};
     if (was) {
-        g_hash_table_remove(call->r->holds, t->token);
+        g_hash_table_remove(call->r->holds, t->id);
     }
     acquire_answer(call, &answer);
-    g_free(token);
+    g_free(id);
     g_free(segments);
 }
 
@@ -165,7 +165,7 @@ static void acquire_on_written(struct redlock_call *call)
         acquire_refused(call, verdict == VOTE_LOST || answered ? VOTE_SPLIT : verdict, NULL);
         return;
     }
-    redlock_keep_new(r, t, call->token, call->revision);
+    redlock_keep_new(r, t, call->id, call->revision);
     /* what was won is to be believed in until its number is written, or else it is asked for again */
     acquire_granted(call, NULL,
                     clock_now() < call->deadline ? redlock_poll_sent(call->poll, "ok") : call->deadline - t->head.ttl);
@@ -195,8 +195,8 @@ static void acquire_on_votes(struct redlock_call *call)
 static const struct remote_ticket *acquire_kin(const struct remote_ticket *t)
 {
     const struct remote_ticket *other, *found = NULL;
-    LIST_FOREACH(other, &t->place->tickets, link) {
-        if (other == t || other->state != REMOTE_HELD || other->expired) {
+    LIST_FOREACH(other, &t->lock->tickets, link) {
+        if (other == t || other->state != REMOTE_HELD || other->expiry_sent) {
             continue;
         }
         if (!backend_identity_matches(BACKEND_IDENTITY(other), BACKEND_IDENTITY(t))) {
@@ -211,7 +211,7 @@ static const struct remote_ticket *acquire_kin(const struct remote_ticket *t)
 static void acquire_alone(struct redlock_call *call)
 {
     struct redlock *r = call->r;
-    char *lost = g_strdup(call->token);
+    char *lost = g_strdup(call->id);
     redlock_poll_close(call->poll, false);
     redlock_call_later(call, 0, redlock_acquire_begin);
     redlock_keep_tell(r, lost, REMOTE_ENDED, BACKEND_LOST); /* who is told may cancel this one, too */
@@ -223,7 +223,7 @@ static void acquire_on_joined(struct redlock_call *call)
     struct redlock *r = call->r;
     const struct remote_ticket *t = acquire_ticket(call), *was = acquire_kin(t);
     struct remote_answer answer = {.outcome = REMOTE_REFUSED, .result = BACKEND_UNREACHABLE};
-    bool ended = !redlock_keep_hold(r, t->token); /* a message has come before the answers: it was ended by name */
+    bool ended = !redlock_keep_hold(r, t->id); /* a message has come before the answers: it was ended by name */
     enum vote_verdict verdict = ended ? VOTE_LOST : redlock_keep_verdict(call);
     if (verdict == VOTE_OPEN) {
         return;
@@ -233,10 +233,10 @@ static void acquire_on_joined(struct redlock_call *call)
         acquire_granted(call, same ? was : NULL, redlock_poll_sent(call->poll, "ok"));
         return;
     }
-    if (!redlock_keep_other(r, call->name, t->token)) {
-        redlock_call_undo(r, call->name, call->token);
+    if (!redlock_keep_other(r, call->name, t->id)) {
+        redlock_call_undo(r, call->name, call->id);
     }
-    g_hash_table_remove(r->holds, t->token);
+    g_hash_table_remove(r->holds, t->id);
     if (verdict == VOTE_LOST) {
         acquire_alone(call);
     } else {
@@ -248,20 +248,21 @@ void redlock_acquire_begin(struct redlock_call *call)
 {
     struct redlock *r = call->r;
     const struct remote_ticket *t = acquire_ticket(call), *kin = acquire_kin(t);
-    if (kin && redlock_keep_hold(r, kin->token)) {
+    r->longest = MAX(r->longest, MIN(t->head.ttl, REDLOCK_LONGEST));
+    if (kin && redlock_keep_hold(r, kin->id)) {
         struct redlock_record record = redlock_keep_record(t, 0);
-        const struct redlock_hold *hold = redlock_keep_hold(r, kin->token);
-        g_strlcpy(call->token, hold->token, sizeof call->token);
+        const struct redlock_hold *hold = redlock_keep_hold(r, kin->id);
+        g_strlcpy(call->id, hold->id, sizeof call->id);
         record.number = call->number = kin->head.fence;
-        redlock_keep_new(r, t, call->token, 0);
+        redlock_keep_new(r, t, call->id, 0);
         redlock_keep_poll(call, &record, true, acquire_on_joined);
         return;
     }
     const char *leaf;
     char *directory = remote_parent(call->name, &leaf);
     call->revision = ++r->revisions;
-    remote_make_token(call->token);
-    g_hash_table_replace(r->tries, g_strdup(t->token), g_strdup(call->token));
+    remote_make_id(call->id);
+    g_hash_table_replace(r->tries, g_strdup(t->id), g_strdup(call->id));
     redlock_poll_key(r, 0, call->name);
     redlock_poll_key(r, 'R', call->name);
     redlock_poll_key(r, 'N', call->name);
@@ -269,7 +270,7 @@ void redlock_acquire_begin(struct redlock_call *call)
     redlock_poll_key(r, 'D', call->name);
     redlock_poll_key(r, 'D', directory);
     redlock_poll_key(r, 0, directory);
-    redlock_poll_text(r, call->token);
+    redlock_poll_text(r, call->id);
     redlock_poll_number(r, t->head.ttl);
     redlock_poll_text(r, leaf);
     redlock_poll_number(r, *directory != '\0');
@@ -288,8 +289,8 @@ void redlock_acquire_begin(struct redlock_call *call)
 void redlock_acquire_beat(struct remote *remote, struct remote_ticket *const *tickets, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (i == 0 || tickets[i]->place != tickets[i - 1]->place) {
-            remote_changed(remote, tickets[i]->place);
+        if (i == 0 || tickets[i]->lock != tickets[i - 1]->lock) {
+            remote_retry_waiter(remote, tickets[i]->lock);
         }
     }
 }
@@ -297,9 +298,9 @@ void redlock_acquire_beat(struct remote *remote, struct remote_ticket *const *ti
 void redlock_acquire_changed(struct redlock_node *node, const char *name)
 {
     struct redlock *r = node->r;
-    struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
+    struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
     guint servers = GPOINTER_TO_UINT(g_hash_table_lookup(r->changes, name)) | 1u << (node - r->nodes);
-    if (!place) {
+    if (!lock) {
         return;
     }
     unsigned count = (unsigned)__builtin_popcount(servers);
@@ -308,15 +309,15 @@ void redlock_acquire_changed(struct redlock_node *node, const char *name)
         return;
     }
     g_hash_table_remove(r->changes, name);
-    remote_changed(&r->remote, place);
+    remote_retry_waiter(&r->remote, lock);
 }
 
 static void acquire_on_watched(void *arg, const struct redis_answer *answer)
 {
-    struct remote_op *op = arg;
-    char *name = g_steal_pointer(&op->name);
-    struct redlock_node *node = op->arg;
-    remote_op_free(op);
+    struct remote_request *request = arg;
+    char *name = g_steal_pointer(&request->name);
+    struct redlock_node *node = request->arg;
+    remote_request_free(request);
     if (answer->outcome == REMOTE_ANSWERED && answer->reply->type == REDIS_REPLY_INTEGER &&
         answer->reply->integer == 0) {
         redlock_acquire_changed(node, name);
@@ -327,53 +328,15 @@ static void acquire_on_watched(void *arg, const struct redis_answer *answer)
 void redlock_acquire_watch(struct remote *remote, struct remote_ticket *t)
 {
     struct redlock *r = (struct redlock *)remote;
-    char *key = redlock_key(r, t->place->name);
-    g_hash_table_remove(r->changes, t->place->name);
+    char *key = redlock_key(r, t->lock->name);
+    g_hash_table_remove(r->changes, t->lock->name);
     for (unsigned i = 0; i < r->count; i++) {
         if (redlock_node_is_up(&r->nodes[i])) {
-            struct remote_op *op = remote_op_new(remote, NULL);
-            op->name = g_strdup(t->place->name);
-            op->arg = &r->nodes[i];
-            redis_conn_watch(r->nodes[i].conn, key, strlen(key), NULL, acquire_on_watched, op);
+            struct remote_request *request = remote_request_new(remote, NULL);
+            request->name = g_strdup(t->lock->name);
+            request->arg = &r->nodes[i];
+            redis_conn_watch(r->nodes[i].conn, key, strlen(key), NULL, acquire_on_watched, request);
         }
     }
     g_free(key);
-}
-
-/* --- the operation --- */
-
-static enum backend_result acquire_check(struct redlock *r, const char *name, const struct backend_claim *claim)
-{
-    if (!*name) {
-        return BACKEND_IS_DIRECTORY;
-    }
-    if (claim->sequence || claim->mode == BACKEND_SHARED) {
-        if (!r->told_of_sharing) {
-            log_notice(
-                "several masters have no common order: there are no shared locks and no sequence files on redlock");
-            r->told_of_sharing = true;
-        }
-        return BACKEND_UNSUPPORTED;
-    }
-    return redlock_is_name(r, name) ? BACKEND_OK : BACKEND_INVALID;
-}
-
-struct backend_ticket *redlock_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                       backend_acquire_done *done, void *arg)
-{
-    struct redlock *r = (struct redlock *)b;
-    enum backend_result result = acquire_check(r, name, claim);
-    if (result != BACKEND_OK) {
-        done(arg, result, NULL, NULL);
-        return NULL;
-    }
-    if (claim->kind == BACKEND_FCNTL && (claim->start > 0 || claim->end < BACKEND_RANGE_MAX) && !r->told_of_ranges) {
-        log_notice("a lock of a range of bytes covers the whole lock on redlock");
-        r->told_of_ranges = true;
-    }
-    remote_tell_expired(&r->remote, name);
-    r->longest = MAX(r->longest, MIN(claim->ttl, REDLOCK_LONGEST));
-    struct remote_ticket *t = remote_ticket_new(&r->remote, name, claim);
-    remote_acquire(&r->remote, t, done, arg);
-    return &t->head;
 }

@@ -18,9 +18,9 @@ static int64_t ask_time(const struct redlock_ballot *ballot, enum ask_field fiel
     return CLAMP(redlock_ballot_number(ballot, field), -1, ASK_TIME_MAX);
 }
 
-bool redlock_is_guard(const char *token)
+bool redlock_is_guard(const char *id)
 {
-    return token[0] == 'g' && strlen(token) == REMOTE_TOKEN_SIZE - 1;
+    return id[0] == 'g' && strlen(id) == REMOTE_ID_SIZE - 1;
 }
 
 void redlock_ask_describe(struct redlock_call *call, const char *word, struct backend_info *info)
@@ -38,8 +38,8 @@ void redlock_ask_describe(struct redlock_call *call, const char *word, struct ba
     }
     int64_t left = ask_time(ballot, ASK_LEFT);
     info->deadline = left >= 0 ? now + left : CLOCK_NEVER;
-    const char *token = redlock_ballot_text(ballot, ASK_TOKEN);
-    if (!remote_is_token(token) && !redlock_is_guard(token)) {
+    const char *id = redlock_ballot_text(ballot, ASK_TOKEN);
+    if (!remote_is_id(id) && !redlock_is_guard(id)) {
         return;
     }
     info->kind = (enum backend_kind)CLAMP(redlock_ballot_number(ballot, ASK_KIND), BACKEND_PROVISIONAL, BACKEND_FCNTL);
@@ -48,9 +48,9 @@ void redlock_ask_describe(struct redlock_call *call, const char *word, struct ba
     info->ttl = MAX(ask_time(ballot, ASK_TTL), 0);
     info->meta = redlock_ballot_bytes(ballot, ASK_META, REDLOCK_META_MAX);
     info->content = redlock_ballot_bytes(ballot, ASK_CONTENT, REDLOCK_CONTENT_MAX);
-    info->guarded = redlock_is_guard(token);
+    info->guarded = redlock_is_guard(id);
     struct remote_ticket *t = redlock_keep_holder(call->r, call->name);
-    if (t && strcmp(redlock_keep_token(call->r, t->token), token) == 0) {
+    if (t && strcmp(redlock_keep_token(call->r, t->id), id) == 0) {
         info->ticket = &t->head;
         info->fence = t->head.fence;
         info->acquired = t->head.acquired;
@@ -67,11 +67,11 @@ void redlock_ask_clear(struct backend_info *info)
 
 static uint32_t ask_waiters(const struct redlock *r, const char *name)
 {
-    const struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
+    const struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
     const struct remote_ticket *t;
     uint32_t waiters = 0;
-    for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
-        waiters += t->state == REMOTE_WAITING || t->state == REMOTE_CLAIMED;
+    for (t = lock ? LIST_FIRST(&lock->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
+        waiters += t->state == REMOTE_WAITING || t->state == REMOTE_CLAIMING;
     }
     return waiters;
 }
@@ -89,7 +89,7 @@ void redlock_ask_describe_ticket(struct redlock *r, struct remote_ticket *t, str
                                   .content = t->head.content,
                                   .ticket = &t->head,
                                   .holders = 1,
-                                  .waiters = ask_waiters(r, t->place->name)};
+                                  .waiters = ask_waiters(r, t->lock->name)};
 }
 
 /* The verdict of whichever word; servers that are held off tell as well as others that nothing is there, if all do: one
@@ -111,9 +111,8 @@ enum vote_verdict redlock_ask_verdict(const struct redlock_call *call, const cha
 
 static void ask_tell(struct redlock_call *call, enum backend_result result, const struct backend_info *info)
 {
-    struct remote_op *op = call->op;
-    op->known(op->arg, result, result == BACKEND_OK ? info : NULL);
-    remote_op_free(op);
+    struct remote_request *request = call->request;
+    request->on_answer(request, &(struct remote_answer){.result = result, .info = info});
     redlock_call_end(call, true);
 }
 
@@ -169,57 +168,42 @@ void redlock_ask_fill_look(struct redlock *r, const char *name)
     redlock_poll_number(r, !*name);
 }
 
-static void ask_about(struct redlock *r, const char *name, backend_info_done *done, void *arg)
+static void ask_about(struct redlock_call *call)
 {
-    struct remote_op *op = remote_op_new(&r->remote, NULL);
-    op->known = done;
-    op->arg = arg;
-    redlock_ask_fill_look(r, name);
-    redlock_call_poll(redlock_call_new(r, op, name), REDLOCK_LOOK, r->timeout, ask_on_looked);
+    redlock_ask_fill_look(call->r, call->name);
+    redlock_call_poll(call, REDLOCK_LOOK, call->r->timeout, ask_on_looked);
 }
 
-void redlock_stat(struct backend *b, const char *name, backend_info_done *done, void *arg)
+void redlock_stat(struct redlock_call *call)
 {
-    struct redlock *r = (struct redlock *)b;
-    struct backend_info info = {.type = BACKEND_NOTHING};
-    if (!redlock_is_name(r, name)) {
-        done(arg, BACKEND_OK, &info);
-        return;
-    }
-    remote_tell_expired(&r->remote, name);
-    struct remote_ticket *t = redlock_keep_holder(r, name);
+    struct redlock *r = call->r;
+    struct remote_ticket *t = redlock_keep_holder(r, call->name);
+    struct backend_info info;
     if (t) {
         redlock_ask_describe_ticket(r, t, &info);
-        done(arg, BACKEND_OK, &info);
+        ask_tell(call, BACKEND_OK, &info);
     } else {
-        ask_about(r, name, done, arg);
+        ask_about(call);
     }
 }
 
-void redlock_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done,
-                  void *arg)
+void redlock_test(struct redlock_call *call)
 {
-    struct redlock *r = (struct redlock *)b;
+    struct redlock *r = call->r;
     struct backend_info info = {.type = BACKEND_NOTHING};
-    if (!redlock_is_name(r, name)) {
-        done(arg, BACKEND_OK, &info);
-        return;
-    }
-    remote_tell_expired(&r->remote, name);
-    struct remote_ticket *t = redlock_keep_holder(r, name), *other;
-    struct backend_identity kin = BACKEND_IDENTITY(claim);
-    kin.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
+    struct remote_ticket *t = redlock_keep_holder(r, call->name), *other;
+    struct backend_identity asker = BACKEND_IDENTITY(&call->request->claim);
     if (!t) {
-        ask_about(r, name, done, arg);
+        ask_about(call);
         return;
     }
-    LIST_FOREACH(other, &t->place->tickets, link) {
-        bool holds = other->state == REMOTE_HELD && !other->expired;
-        if (holds && !backend_identity_matches(BACKEND_IDENTITY(other), kin)) {
+    LIST_FOREACH(other, &t->lock->tickets, link) {
+        bool holds = other->state == REMOTE_HELD && !other->expiry_sent;
+        if (holds && !backend_identity_matches(BACKEND_IDENTITY(other), asker)) {
             redlock_ask_describe_ticket(r, other, &info);
         }
     }
-    done(arg, BACKEND_OK, &info);
+    ask_tell(call, BACKEND_OK, &info);
 }
 
 /* --- a directory's names --- */
@@ -254,14 +238,14 @@ static GArray *ask_union(const struct redlock_call *call, GStringChunk *kept)
 
 static void ask_tell_listed(struct redlock_call *call, enum backend_result result)
 {
-    struct remote_op *op = call->op;
+    struct remote_request *request = call->request;
     GStringChunk *kept = g_string_chunk_new(1024);
     GArray *entries = ask_union(call, kept);
-    op->listed(op->arg, result, (struct backend_entry *)entries->data,
-               result == BACKEND_OK ? MIN(entries->len, call->max) : 0);
+    request->on_answer(request, &(struct remote_answer){.result = result,
+                                                        .entries = (struct backend_entry *)entries->data,
+                                                        .entry_count = MIN(entries->len, request->max)});
     g_array_unref(entries);
     g_string_chunk_free(kept);
-    remote_op_free(op);
     redlock_call_end(call, true);
 }
 
@@ -280,19 +264,8 @@ static void ask_on_listed(struct redlock_call *call)
                                                                                      : BACKEND_UNREACHABLE);
 }
 
-void redlock_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
-                  void *arg)
+void redlock_list(struct redlock_call *call)
 {
-    struct redlock *r = (struct redlock *)b;
-    if (!redlock_is_name(r, directory)) {
-        done(arg, BACKEND_MISSING, NULL, 0);
-        return;
-    }
-    struct remote_op *op = remote_op_new(&r->remote, NULL);
-    op->listed = done;
-    op->arg = arg;
-    struct redlock_call *call = redlock_call_new(r, op, directory);
-    call->max = max;
-    redlock_poll_fill_list(r, directory, after, max);
-    redlock_call_poll(call, REDLOCK_LIST, r->timeout, ask_on_listed);
+    redlock_poll_fill_list(call->r, call->name, call->request->after, call->request->max);
+    redlock_call_poll(call, REDLOCK_LIST, call->r->timeout, ask_on_listed);
 }

@@ -6,11 +6,11 @@
 #define SHARE 5           /* of a term, what one server may take at most */
 #define TIMEOUT_SHORT 100 /* ms: but this, where it is no more than half of the term */
 
-struct redlock_call *redlock_call_new(struct redlock *r, struct remote_op *op, const char *name)
+struct redlock_call *redlock_call_new(struct redlock *r, struct remote_request *request, const char *name)
 {
     struct redlock_call *call = g_new0(struct redlock_call, 1);
     call->r = r;
-    call->op = op;
+    call->request = request;
     call->name = g_strdup(name);
     ev_init(&call->timer, NULL);
     LIST_INSERT_HEAD(&r->calls, call, link);
@@ -24,9 +24,7 @@ void redlock_call_end(struct redlock_call *call, bool settle)
     }
     ev_timer_stop(call->r->remote.loop, &call->timer);
     LIST_REMOVE(call, link);
-    g_free(call->match);
     g_free(call->made);
-    g_clear_pointer(&call->directory.meta, g_bytes_unref);
     g_free(call->name);
     g_free(call);
 }
@@ -75,14 +73,14 @@ int64_t redlock_call_timeout(const struct redlock *r, int64_t ttl)
     return MIN(r->timeout, MAX(ttl / SHARE, MIN(ttl / 2, TIMEOUT_SHORT)));
 }
 
-char *redlock_call_digest(const char *token)
+char *redlock_call_digest(const char *id)
 {
-    return g_compute_checksum_for_string(G_CHECKSUM_SHA1, token, -1);
+    return g_compute_checksum_for_string(G_CHECKSUM_SHA1, id, -1);
 }
 
-void redlock_call_undo(struct redlock *r, const char *name, const char *token)
+void redlock_call_undo(struct redlock *r, const char *name, const char *id)
 {
-    char *digest = redlock_call_digest(token);
+    char *digest = redlock_call_digest(id);
     redlock_poll_fill_release(r, name, digest, "", 0, 0);
     redlock_poll_send(r, NULL, REDLOCK_RELEASE, REDLOCK_RELEASE_TIME);
     g_free(digest);

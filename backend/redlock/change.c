@@ -1,19 +1,18 @@
 /* change: what is done to tickets: the procedures of remote.h. */
 #include <string.h>
 
-#include "backend/log.h"
 #include "backend/redlock/private.h"
 
 #define CHANGE_TRIES 2 /* more, where a majority answers, but is not at one */
 
 static void change_answer(struct redlock_call *call, enum backend_result result, clock_ms sent)
 {
-    struct remote_op *op = call->op;
+    struct remote_request *request = call->request;
     struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = result, .sent = sent};
     bool known = result != BACKEND_UNREACHABLE;
-    answer.outcome = known ? REMOTE_ANSWERED : op->procedure == REMOTE_RENEW ? REMOTE_REFUSED : REMOTE_UNKNOWN;
-    call->op = NULL;
-    op->answered(op, &answer);
+    answer.outcome = known ? REMOTE_ANSWERED : request->procedure == REMOTE_RENEW ? REMOTE_REFUSED : REMOTE_UNKNOWN;
+    call->request = NULL;
+    request->on_answer(request, &answer);
     redlock_call_end(call, true);
 }
 
@@ -53,11 +52,11 @@ static void change_on_released(struct redlock_call *call)
     }
     char *name = g_strdup(call->name);
     change_answer(call, verdict == VOTE_WON ? BACKEND_OK : BACKEND_UNREACHABLE, redlock_poll_sent(call->poll, "ok"));
-    struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
-    if (!place) {
+    struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
+    if (!lock) {
         g_hash_table_remove(r->changes, name);
     } else if (verdict == VOTE_WON) {
-        remote_changed(&r->remote, place);
+        remote_retry_waiter(&r->remote, lock);
     }
     g_free(name);
 }
@@ -73,7 +72,7 @@ static void change_on_left(struct redlock_call *call)
 static void change_leave_to(struct redlock_call *call, const struct remote_ticket *left)
 {
     struct redlock *r = call->r;
-    struct redlock_hold *hold = redlock_keep_hold(r, left->token);
+    struct redlock_hold *hold = redlock_keep_hold(r, left->id);
     if (!hold || left->state != REMOTE_HELD) {
         change_settle(call, BACKEND_OK);
         return;
@@ -85,7 +84,7 @@ static void change_leave_to(struct redlock_call *call, const struct remote_ticke
 
 static void change_send_release(struct redlock_call *call)
 {
-    char *digest = redlock_call_digest(call->token);
+    char *digest = redlock_call_digest(call->id);
     redlock_poll_fill_release(call->r, call->name, digest, "", 0, 0);
     redlock_call_poll(call, REDLOCK_RELEASE, call->r->timeout, change_on_released);
     g_free(digest);
@@ -94,10 +93,10 @@ static void change_send_release(struct redlock_call *call)
 static void change_release(struct redlock_call *call)
 {
     struct redlock *r = call->r;
-    const struct remote_ticket *left = redlock_keep_other(r, call->name, call->op->token);
-    g_strlcpy(call->token, redlock_keep_token(r, call->op->token), sizeof call->token);
-    g_hash_table_remove(r->holds, call->op->token);
-    g_hash_table_remove(r->tries, call->op->token);
+    const struct remote_ticket *left = redlock_keep_other(r, call->name, call->request->id);
+    g_strlcpy(call->id, redlock_keep_token(r, call->request->id), sizeof call->id);
+    g_hash_table_remove(r->holds, call->request->id);
+    g_hash_table_remove(r->tries, call->request->id);
     if (left) {
         change_leave_to(call, left);
     } else {
@@ -110,16 +109,16 @@ static void change_release_range(struct redlock_call *call)
 {
     struct redlock *r = call->r;
     GHashTableIter each;
-    gpointer token, of;
+    gpointer id, of;
     g_hash_table_iter_init(&each, r->holds);
-    while (!*call->op->token && g_hash_table_iter_next(&each, &token, &of)) {
+    while (!*call->request->id && g_hash_table_iter_next(&each, &id, &of)) {
         const struct redlock_hold *hold = of;
-        if (hold->lock_owner == call->op->claim.lock_owner && strcmp(hold->name, call->name) == 0 &&
-            !remote_ticket_find(&r->remote, token)) {
-            g_strlcpy(call->op->token, token, sizeof call->op->token);
+        if (hold->lock_owner == call->request->claim.lock_owner && strcmp(hold->name, call->name) == 0 &&
+            !remote_ticket_find(&r->remote, id)) {
+            g_strlcpy(call->request->id, id, sizeof call->request->id);
         }
     }
-    if (*call->op->token) {
+    if (*call->request->id) {
         change_release(call);
     } else {
         change_settle(call, BACKEND_OK);
@@ -131,9 +130,9 @@ static void change_release_range(struct redlock_call *call)
 static void change_on_renewed(struct redlock_call *call)
 {
     struct redlock *r = call->r;
-    char token[REMOTE_TOKEN_SIZE];
-    g_strlcpy(token, call->op->token, sizeof token);
-    const struct remote_ticket *t = remote_ticket_find(&r->remote, token);
+    char id[REMOTE_ID_SIZE];
+    g_strlcpy(id, call->request->id, sizeof id);
+    const struct remote_ticket *t = remote_ticket_find(&r->remote, id);
     enum vote_verdict verdict = redlock_keep_verdict(call);
     if (verdict == VOTE_OPEN) {
         return;
@@ -144,8 +143,8 @@ static void change_on_renewed(struct redlock_call *call)
                   : verdict == VOTE_WON                                 ? BACKEND_OK
                                                                         : BACKEND_UNREACHABLE,
                   redlock_poll_sent(call->poll, "ok"));
-    if (!remote_ticket_find(&r->remote, token)) {
-        g_hash_table_remove(r->holds, token);
+    if (!remote_ticket_find(&r->remote, id)) {
+        g_hash_table_remove(r->holds, id);
     }
 }
 
@@ -155,7 +154,7 @@ static void change_kept(struct redlock_call *call);
 static void change_on_changed(struct redlock_call *call)
 {
     struct redlock *r = call->r;
-    struct redlock_hold *hold = redlock_keep_hold(r, call->op->token);
+    struct redlock_hold *hold = redlock_keep_hold(r, call->request->id);
     enum vote_verdict verdict = redlock_keep_verdict(call);
     if (verdict == VOTE_OPEN) {
         return;
@@ -168,8 +167,9 @@ static void change_on_changed(struct redlock_call *call)
     }
     if (hold) {
         hold->revision = verdict == VOTE_WON ? call->revision : ++r->revisions;
-        hold->lock_owner = verdict == VOTE_WON && call->op->procedure == REMOTE_CONVERT ? call->op->claim.lock_owner
-                                                                                        : hold->lock_owner;
+        hold->lock_owner = verdict == VOTE_WON && call->request->procedure == REMOTE_CONVERT
+                               ? call->request->claim.lock_owner
+                               : hold->lock_owner;
     }
     change_answer(call,
                   verdict == VOTE_WON    ? BACKEND_OK
@@ -181,37 +181,36 @@ static void change_on_changed(struct redlock_call *call)
 static void change_kept(struct redlock_call *call)
 {
     struct redlock *r = call->r;
-    struct remote_op *op = call->op;
-    const struct remote_ticket *t = remote_ticket_find(&r->remote, op->token);
-    const struct redlock_hold *hold = redlock_keep_hold(r, op->token);
+    struct remote_request *request = call->request;
+    const struct remote_ticket *t = remote_ticket_find(&r->remote, request->id);
+    const struct redlock_hold *hold = redlock_keep_hold(r, request->id);
     if (!t || !hold) {
         change_settle(call, BACKEND_STALE);
         return;
     }
     struct redlock_record record = redlock_keep_record(t, hold->revision);
-    g_strlcpy(call->token, hold->token, sizeof call->token);
-    if (op->confirm) {
-        op->ttl = MIN(redlock_keep_left(t), t->head.ttl - 1); /* by which the script knows it */
+    g_strlcpy(call->id, hold->id, sizeof call->id);
+    if (request->verify_only) {
+        request->ttl = MIN(redlock_keep_left(t), t->head.ttl - 1); /* by which the script knows it */
     }
-    if (op->procedure != REMOTE_RENEW) {
+    if (request->procedure != REMOTE_RENEW) {
         record.revision = call->revision = ++r->revisions;
-        record.meta = op->change.set & BACKEND_SET_META ? op->change.meta : record.meta;
-        record.content = op->change.set & BACKEND_SET_CONTENT ? op->change.content : record.content;
+        record.meta = request->change.set & BACKEND_SET_META ? request->change.meta : record.meta;
+        record.content = request->change.set & BACKEND_SET_CONTENT ? request->change.content : record.content;
     }
-    if (op->procedure == REMOTE_CONVERT) {
-        record.kind = op->claim.kind;
-        record.ttl = op->claim.ttl;
+    if (request->procedure == REMOTE_CONVERT) {
+        record.kind = request->claim.kind;
+        record.ttl = request->claim.ttl;
         r->longest = MAX(r->longest, MIN(record.ttl, REDLOCK_LONGEST));
     }
-    redlock_keep_poll(call, &record, true, op->procedure == REMOTE_RENEW ? change_on_renewed : change_on_changed);
+    redlock_keep_poll(call, &record, true, request->procedure == REMOTE_RENEW ? change_on_renewed : change_on_changed);
 }
 
 /* One that waits is known here only. */
-static void change_convert(struct redlock_call *call, const struct remote_ticket *t)
+static void change_convert(struct redlock_call *call)
 {
-    if (call->op->claim.mode == BACKEND_SHARED) {
-        change_settle(call, BACKEND_UNSUPPORTED);
-    } else if (t->state != REMOTE_HELD) {
+    const struct remote_ticket *t = remote_ticket_find(&call->r->remote, call->request->id);
+    if (t && t->state != REMOTE_HELD) {
         change_settle(call, BACKEND_OK);
     } else {
         change_kept(call);
@@ -220,27 +219,27 @@ static void change_convert(struct redlock_call *call, const struct remote_ticket
 
 /* --- the call tier --- */
 
-uint64_t redlock_change_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
+uint64_t redlock_change_call(struct remote_request *request, struct remote_ticket *t, int64_t timeout)
 {
-    struct redlock_call *call = redlock_call_new((struct redlock *)op->r, op, t ? t->place->name : op->name);
+    static void (*const begin[REMOTE_PROCEDURES])(struct redlock_call * call) = {
+        [REMOTE_ACQUIRE] = redlock_acquire_begin,
+        [REMOTE_RELEASE] = change_release,
+        [REMOTE_RELEASE_RANGE] = change_release_range,
+        [REMOTE_RENEW] = change_kept,
+        [REMOTE_SET] = change_kept,
+        [REMOTE_CONVERT] = change_convert,
+        [REMOTE_REVOKE] = redlock_revoke,
+        [REMOTE_TEST] = redlock_test,
+        [REMOTE_STAT] = redlock_stat,
+        [REMOTE_LIST] = redlock_list,
+        [REMOTE_MKDIR] = redlock_mkdir,
+        [REMOTE_RMDIR] = redlock_rmdir,
+        [REMOTE_SET_DIRECTORY] = redlock_set_directory,
+    };
+    struct redlock *r = (struct redlock *)request->r;
+    struct redlock_call *call = redlock_call_new(r, request, t ? t->lock->name : request->name);
     call->tried_until = timeout ? clock_now() + timeout : 0;
-    switch (op->procedure) {
-    case REMOTE_ACQUIRE:
-        redlock_acquire_begin(call);
-        break;
-    case REMOTE_RELEASE:
-        change_release(call);
-        break;
-    case REMOTE_RELEASE_RANGE:
-        change_release_range(call);
-        break;
-    case REMOTE_CONVERT:
-        change_convert(call, t);
-        break;
-    default:
-        change_kept(call);
-        break;
-    }
+    begin[request->procedure](call);
     return (uint64_t)(uintptr_t)call;
 }
 
@@ -248,12 +247,4 @@ void redlock_change_forget(struct remote *remote, uint64_t request)
 {
     (void)remote;
     redlock_call_end((struct redlock_call *)(uintptr_t)request, false); /* it is not answered, so it is there */
-}
-
-void redlock_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
-                    backend_done *done, void *arg)
-{
-    (void)b, (void)ticket, (void)name, (void)replaced;
-    log_notice("a lock cannot be renamed on redlock: servers that know nothing of each other cannot do it in one step");
-    done(arg, BACKEND_UNSUPPORTED);
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/log.h"
 #include "backend/redlock/private.h"
 
 /* --- what is asked --- */
@@ -38,30 +37,9 @@ static struct redlock_directory *directory_of(const struct redlock_call *call)
 
 static void directory_tell(struct redlock_call *call, enum backend_result result)
 {
-    struct remote_op *op = call->op;
+    struct remote_request *request = call->request;
     redlock_call_end(call, true);
-    remote_op_finish(op, result);
-}
-
-/* What directories say of queues has no meaning here. */
-static bool directory_can_have(const struct backend_directory *directory)
-{
-    bool can = !directory || (directory->width <= 1 && directory->delay == 0);
-    if (!can) {
-        log_notice("several masters have no common order: a directory has no width and no lock-delay on redlock");
-    }
-    return can;
-}
-
-static struct redlock_call *directory_call(struct backend *b, const char *name, backend_done *done, void *arg)
-{
-    struct redlock *r = (struct redlock *)b;
-    if (!redlock_is_name(r, name)) {
-        done(arg, BACKEND_INVALID);
-        return NULL;
-    }
-    remote_tell_expired(&r->remote, name);
-    return redlock_call_new(r, remote_op_done(&r->remote, NULL, done, arg), name);
+    remote_request_answer(request, result, 0);
 }
 
 /* A change is sent now: a look that was sent before does not tell of it. */
@@ -69,7 +47,7 @@ static void directory_cross(const struct redlock_call *change)
 {
     struct redlock_call *call;
     LIST_FOREACH(call, &change->r->calls, link) {
-        call->crossed = call->crossed || (!call->op && strcmp(call->name, change->name) == 0);
+        call->crossed = call->crossed || (!call->request && strcmp(call->name, change->name) == 0);
     }
 }
 
@@ -165,28 +143,19 @@ static void directory_on_made(struct redlock_call *call)
 
 static void directory_make(struct redlock_call *call)
 {
+    const struct backend_directory *directory = &call->request->directory;
     const struct redlock_directory d = {
-        .made = call->made, .ttl = call->directory.ttl, .revision = clock_wall(), .meta = call->directory.meta};
-    redlock_seen_note(call->r, call->name, d.made, d.revision, &call->directory);
+        .made = call->made, .ttl = directory->ttl, .revision = clock_wall(), .meta = directory->meta};
+    redlock_seen_note(call->r, call->name, d.made, d.revision, directory);
     directory_cross(call);
     directory_fill(call->r, call->name, "make", &d);
     redlock_call_poll(call, REDLOCK_DIRECTORY, call->r->timeout, directory_on_made);
 }
 
-void redlock_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
-                   void *arg)
+void redlock_mkdir(struct redlock_call *call)
 {
-    if (!*name || !directory_can_have(directory)) {
-        done(arg, *name ? BACKEND_UNSUPPORTED : BACKEND_EXISTS);
-        return;
-    }
-    struct redlock_call *call = directory_call(b, name, done, arg);
-    if (call) {
-        call->made = g_uuid_string_random();
-        call->directory.ttl = directory ? directory->ttl : 0;
-        call->directory.meta = directory && directory->meta ? g_bytes_ref(directory->meta) : NULL;
-        directory_make(call);
-    }
+    call->made = g_uuid_string_random();
+    directory_make(call);
 }
 
 /* --- removing: if nothing is in it, as far as a majority knows --- */
@@ -234,17 +203,10 @@ static void directory_on_listed(struct redlock_call *call)
     redlock_call_poll(call, REDLOCK_DIRECTORY, call->r->timeout, directory_on_removed);
 }
 
-void redlock_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
+void redlock_rmdir(struct redlock_call *call)
 {
-    if (!*name) {
-        done(arg, BACKEND_NOT_EMPTY);
-        return;
-    }
-    struct redlock_call *call = directory_call(b, name, done, arg);
-    if (call) {
-        redlock_poll_fill_list(call->r, name, "", 1000);
-        redlock_call_poll(call, REDLOCK_LIST, call->r->timeout, directory_on_listed);
-    }
+    redlock_poll_fill_list(call->r, call->name, "", 1000);
+    redlock_call_poll(call, REDLOCK_LIST, call->r->timeout, directory_on_listed);
 }
 
 /* --- attributes --- */
@@ -260,18 +222,11 @@ static void directory_on_set(struct redlock_call *call)
     }
 }
 
-void redlock_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
-                           backend_done *done, void *arg)
+void redlock_set_directory(struct redlock_call *call)
 {
-    if (!directory_can_have(directory)) {
-        done(arg, BACKEND_UNSUPPORTED);
-        return;
-    }
-    struct redlock_call *call = directory_call(b, name, done, arg);
-    if (call) {
-        const struct redlock_directory d = {
-            .made = "set", .ttl = directory->ttl, .revision = clock_wall(), .meta = directory->meta};
-        directory_fill(call->r, name, "set", &d);
-        redlock_call_poll(call, REDLOCK_DIRECTORY, call->r->timeout, directory_on_set);
-    }
+    const struct backend_directory *directory = &call->request->directory;
+    const struct redlock_directory d = {
+        .made = "set", .ttl = directory->ttl, .revision = clock_wall(), .meta = directory->meta};
+    directory_fill(call->r, call->name, "set", &d);
+    redlock_call_poll(call, REDLOCK_DIRECTORY, call->r->timeout, directory_on_set);
 }

@@ -11,21 +11,21 @@
 
 /* --- holds --- */
 
-struct redlock_hold *redlock_keep_hold(const struct redlock *r, const char *token)
+struct redlock_hold *redlock_keep_hold(const struct redlock *r, const char *id)
 {
-    return g_hash_table_lookup(r->holds, token);
+    return g_hash_table_lookup(r->holds, id);
 }
 
-struct redlock_hold *redlock_keep_new(struct redlock *r, const struct remote_ticket *t, const char *token,
+struct redlock_hold *redlock_keep_new(struct redlock *r, const struct remote_ticket *t, const char *id,
                                       uint64_t revision)
 {
     struct redlock_hold *hold = g_new0(struct redlock_hold, 1);
-    g_strlcpy(hold->token, token, sizeof hold->token);
-    hold->name = g_strdup(t->place->name);
+    g_strlcpy(hold->id, id, sizeof hold->id);
+    hold->name = g_strdup(t->lock->name);
     hold->lock_owner = t->lock_owner;
     hold->revision = revision;
-    g_hash_table_remove(r->tries, t->token);
-    g_hash_table_replace(r->holds, g_strdup(t->token), hold);
+    g_hash_table_remove(r->tries, t->id);
+    g_hash_table_replace(r->holds, g_strdup(t->id), hold);
     return hold;
 }
 
@@ -36,19 +36,18 @@ void redlock_keep_free(gpointer data)
     g_free(hold);
 }
 
-const char *redlock_keep_token(const struct redlock *r, const char *token)
+const char *redlock_keep_token(const struct redlock *r, const char *id)
 {
-    const struct redlock_hold *hold = redlock_keep_hold(r, token);
-    const char *tried = g_hash_table_lookup(r->tries, token);
-    return hold ? hold->token : tried ? tried : token;
+    const struct redlock_hold *hold = redlock_keep_hold(r, id);
+    const char *tried = g_hash_table_lookup(r->tries, id);
+    return hold ? hold->id : tried ? tried : id;
 }
 
-struct remote_ticket *redlock_keep_other(const struct redlock *r, const char *name, const char *token)
+struct remote_ticket *redlock_keep_other(const struct redlock *r, const char *name, const char *id)
 {
-    const struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
-    struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
-    while (t && (strcmp(t->token, token) == 0 ||
-                 strcmp(redlock_keep_token(r, t->token), redlock_keep_token(r, token)) != 0)) {
+    const struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
+    struct remote_ticket *t = lock ? LIST_FIRST(&lock->tickets) : NULL;
+    while (t && (strcmp(t->id, id) == 0 || strcmp(redlock_keep_token(r, t->id), redlock_keep_token(r, id)) != 0)) {
         t = LIST_NEXT(t, link);
     }
     return t;
@@ -56,32 +55,32 @@ struct remote_ticket *redlock_keep_other(const struct redlock *r, const char *na
 
 struct remote_ticket *redlock_keep_holder(const struct redlock *r, const char *name)
 {
-    const struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
-    struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
-    while (t && (t->state != REMOTE_HELD || t->expired || t->head.deadline <= clock_now())) {
+    const struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
+    struct remote_ticket *t = lock ? LIST_FIRST(&lock->tickets) : NULL;
+    while (t && (t->state != REMOTE_HELD || t->expiry_sent || t->head.deadline <= clock_now())) {
         t = LIST_NEXT(t, link);
     }
     return t;
 }
 
-void redlock_keep_tell(struct redlock *r, const char *token, enum remote_news news, enum backend_end why)
+void redlock_keep_tell(struct redlock *r, const char *id, enum remote_event news, enum backend_end why)
 {
-    GPtrArray *tokens = g_ptr_array_new_with_free_func(g_free);
+    GPtrArray *ids = g_ptr_array_new_with_free_func(g_free);
     GHashTableIter each;
     gpointer of, hold;
     g_hash_table_iter_init(&each, r->holds);
     while (g_hash_table_iter_next(&each, &of, &hold)) {
-        if (strcmp(((struct redlock_hold *)hold)->token, token) == 0) {
-            g_ptr_array_add(tokens, g_strdup(of));
+        if (strcmp(((struct redlock_hold *)hold)->id, id) == 0) {
+            g_ptr_array_add(ids, g_strdup(of));
         }
     }
-    for (guint i = 0; i < tokens->len; i++) {
+    for (guint i = 0; i < ids->len; i++) {
         if (news == REMOTE_ENDED) {
-            g_hash_table_remove(r->holds, tokens->pdata[i]);
+            g_hash_table_remove(r->holds, ids->pdata[i]);
         }
-        remote_told(&r->remote, tokens->pdata[i], news, why);
+        remote_on_event(&r->remote, ids->pdata[i], news, why);
     }
-    g_ptr_array_unref(tokens);
+    g_ptr_array_unref(ids);
 }
 
 /* --- records --- */
@@ -120,17 +119,17 @@ int64_t redlock_keep_left(const struct remote_ticket *t)
  * fixed term. */
 static int64_t keep_term(const struct redlock *r, const struct redlock_call *call, const struct redlock_record *record)
 {
-    const struct remote_place *place = g_hash_table_lookup(r->remote.places, call->name);
-    const struct remote_ticket *t = remote_ticket_find((struct remote *)&r->remote, call->op->token);
-    enum remote_procedure procedure = call->op->procedure;
+    const struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, call->name);
+    const struct remote_ticket *t = remote_ticket_find((struct remote *)&r->remote, call->request->id);
+    enum remote_procedure procedure = call->request->procedure;
     bool ends = procedure == REMOTE_RELEASE || procedure == REMOTE_RELEASE_RANGE;
-    int64_t term = procedure == REMOTE_RENEW ? call->op->ttl : ends ? 0 : record->ttl;
+    int64_t term = procedure == REMOTE_RENEW ? call->request->ttl : ends ? 0 : record->ttl;
     if (procedure == REMOTE_SET && t && t->ends != CLOCK_NEVER) {
         term = MIN(term - 1, redlock_keep_left(t)); /* less than the record's, by which the script knows it */
     }
-    for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
-        bool other = t->state == REMOTE_HELD && strcmp(t->token, call->op->token) != 0 &&
-                     strcmp(redlock_keep_token(r, t->token), call->token) == 0;
+    for (t = lock ? LIST_FIRST(&lock->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
+        bool other = t->state == REMOTE_HELD && strcmp(t->id, call->request->id) != 0 &&
+                     strcmp(redlock_keep_token(r, t->id), call->id) == 0;
         if (other) {
             term = MAX(term, redlock_keep_left(t));
         }
@@ -148,7 +147,7 @@ void redlock_keep_poll(struct redlock_call *call, const struct redlock_record *r
     redlock_poll_key(r, 'R', call->name);
     redlock_poll_key(r, 'N', call->name);
     redlock_poll_key(r, 'L', directory);
-    redlock_poll_text(r, call->token);
+    redlock_poll_text(r, call->id);
     redlock_poll_number(r, keep_term(r, call, record));
     redlock_poll_text(r, leaf);
     redlock_keep_fill_record(r, record);
@@ -164,7 +163,7 @@ enum vote_verdict redlock_keep_verdict(struct redlock_call *call)
     enum vote_verdict verdict = vote_verdict(&poll->vote, "ok", &word);
     unsigned majority = vote_majority(call->r->count), others = vote_count(&poll->vote, word);
     if (verdict == VOTE_LOST && others >= majority) { /* where it was given again it is to go, too */
-        redlock_call_undo(call->r, call->name, call->token);
+        redlock_call_undo(call->r, call->name, call->id);
     } else if (verdict == VOTE_LOST) {
         verdict = others + poll->open >= majority ? VOTE_OPEN : VOTE_AWAY;
     }

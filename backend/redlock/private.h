@@ -50,9 +50,9 @@ struct redlock_node {
 /* What this mount knows of a ticket that holds. */
 struct redlock_hold {
     char *name;
-    uint64_t lock_owner;           /* or 0 */
-    char token[REMOTE_TOKEN_SIZE]; /* what stands in the key: of several of one handle or lock owner the first one's */
-    uint64_t revision;             /* of its record, as far as a majority has it */
+    uint64_t lock_owner;     /* or 0 */
+    char id[REMOTE_ID_SIZE]; /* what stands in the key: of several of one handle or lock owner the first one's */
+    uint64_t revision;       /* of its record, as far as a majority has it */
 };
 
 /* A directory as it was last seen. */
@@ -86,7 +86,6 @@ struct redlock {
     uint64_t revisions, order;
     bool up, was_up; /* a majority */
     clock_ms changed;
-    bool told_of_ranges, told_of_sharing;
 };
 
 /* --- node.c --- */
@@ -164,27 +163,24 @@ void redlock_poll_fill_release(struct redlock *r, const char *name, const char *
 struct redlock_call {
     LIST_ENTRY(redlock_call) link;
     struct redlock *r;
-    struct remote_op *op;
+    struct remote_request *request;
     struct redlock_poll *poll; /* or NULL */
     void (*told)(struct redlock_call *call);
     void (*again)(struct redlock_call *call); /* when `timer` goes off */
     ev_timer timer;
     unsigned tries;
     clock_ms tried_until; /* a change that no majority has confirmed is tried again until then; 0: not */
-    char token[REMOTE_TOKEN_SIZE];
+    char id[REMOTE_ID_SIZE];
     char *name;
     clock_ms deadline; /* until when the first round is believed in */
     uint64_t number, revision;
-    size_t max;
     enum backend_result result;
     bool looked;  /* who holds has been asked */
     bool crossed; /* what it looks at was changed by this mount meanwhile */
-    struct backend_match *match;
-    char *made;                         /* of a directory */
-    struct backend_directory directory; /* its meta is a reference */
+    char *made;   /* of a directory */
 };
 
-struct redlock_call *redlock_call_new(struct redlock *r, struct remote_op *op, const char *name);
+struct redlock_call *redlock_call_new(struct redlock *r, struct remote_request *request, const char *name);
 /* Frees it; what is under way is settled if `settle`, else not sent (again). */
 void redlock_call_end(struct redlock_call *call, bool settle);
 void redlock_call_end_all(struct redlock *r);
@@ -198,8 +194,8 @@ int64_t redlock_call_pause(struct redlock *r, int64_t waited);
 /* How long one server may take for a lock with that term. */
 int64_t redlock_call_timeout(const struct redlock *r, int64_t ttl);
 /* Lets go `token` everywhere; nobody waits for it. */
-void redlock_call_undo(struct redlock *r, const char *name, const char *token);
-char *redlock_call_digest(const char *token);
+void redlock_call_undo(struct redlock *r, const char *name, const char *id);
+char *redlock_call_digest(const char *id);
 
 /* --- keep.c --- */
 
@@ -222,28 +218,26 @@ int64_t redlock_keep_left(const struct remote_ticket *t);
 /* Whether it was answered that a majority keeps it (VOTE_WON), or that a majority does not (VOTE_LOST); VOTE_AWAY:
  * nobody knows. */
 enum vote_verdict redlock_keep_verdict(struct redlock_call *call);
-struct redlock_hold *redlock_keep_hold(const struct redlock *r, const char *token);
-struct redlock_hold *redlock_keep_new(struct redlock *r, const struct remote_ticket *t, const char *token,
+struct redlock_hold *redlock_keep_hold(const struct redlock *r, const char *id);
+struct redlock_hold *redlock_keep_new(struct redlock *r, const struct remote_ticket *t, const char *id,
                                       uint64_t revision);
 void redlock_keep_free(gpointer hold);
 /* What stands in the key for this ticket, or may. */
-const char *redlock_keep_token(const struct redlock *r, const char *token);
+const char *redlock_keep_token(const struct redlock *r, const char *id);
 /* Another ticket of that place that holds with the same, or NULL. */
-struct remote_ticket *redlock_keep_other(const struct redlock *r, const char *name, const char *token);
+struct remote_ticket *redlock_keep_other(const struct redlock *r, const char *name, const char *id);
 /* The first ticket of this mount that holds the name, and is believed in; NULL: none. */
 struct remote_ticket *redlock_keep_holder(const struct redlock *r, const char *name);
 /* Tells all tickets of this mount that hold with what stands in a key. */
-void redlock_keep_tell(struct redlock *r, const char *token, enum remote_news news, enum backend_end why);
+void redlock_keep_tell(struct redlock *r, const char *id, enum remote_event news, enum backend_end why);
 
 /* --- ask.c --- */
 
 /* What stands in the key while a guard runs. */
-bool redlock_is_guard(const char *token);
-void redlock_stat(struct backend *b, const char *name, backend_info_done *done, void *arg);
-void redlock_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done,
-                  void *arg);
-void redlock_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
-                  void *arg);
+bool redlock_is_guard(const char *id);
+void redlock_stat(struct redlock_call *call);
+void redlock_test(struct redlock_call *call);
+void redlock_list(struct redlock_call *call);
 /* The holder that a majority may have named ("held …"); its meta and content are new references: redlock_ask_clear. */
 void redlock_ask_describe(struct redlock_call *call, const char *word, struct backend_info *info);
 void redlock_ask_clear(struct backend_info *info);
@@ -257,11 +251,9 @@ void redlock_ask_note_directory(struct redlock_call *call, const char *word, str
 
 /* --- directory.c --- */
 
-void redlock_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
-                   void *arg);
-void redlock_rmdir(struct backend *b, const char *name, backend_done *done, void *arg);
-void redlock_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
-                           backend_done *done, void *arg);
+void redlock_mkdir(struct redlock_call *call);
+void redlock_rmdir(struct redlock_call *call);
+void redlock_set_directory(struct redlock_call *call);
 /* A server may have lost those that were seen. */
 void redlock_directory_restore_all(struct redlock *r);
 
@@ -275,13 +267,10 @@ void redlock_seen_free(gpointer directory);
 
 /* --- revoke.c --- */
 
-void redlock_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
-                    backend_done *done, void *arg);
+void redlock_revoke(struct redlock_call *call);
 
 /* --- acquire.c --- */
 
-struct backend_ticket *redlock_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                       backend_acquire_done *done, void *arg);
 void redlock_acquire_begin(struct redlock_call *call);
 /* As struct remote_store says. */
 void redlock_acquire_beat(struct remote *remote, struct remote_ticket *const *tickets, size_t count);
@@ -292,9 +281,7 @@ void redlock_acquire_changed(struct redlock_node *node, const char *name);
 /* --- change.c --- */
 
 /* As struct remote_store says. */
-uint64_t redlock_change_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout);
+uint64_t redlock_change_call(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
 void redlock_change_forget(struct remote *remote, uint64_t request);
-void redlock_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
-                    backend_done *done, void *arg);
 
 #endif

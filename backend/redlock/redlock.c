@@ -39,7 +39,7 @@ static void redlock_on_up(void *context)
     }
     redlock_directory_restore_all(r);
     if (r->up) {
-        remote_up(&r->remote);
+        remote_on_up(&r->remote);
     }
 }
 
@@ -80,7 +80,7 @@ static void redlock_on_changed(void *context, const char *key, size_t length)
     size_t before = strlen(r->before), behind = strlen(r->behind);
     if (!key) { /* it may have forgotten all */
         if (r->up) {
-            remote_up(&r->remote);
+            remote_on_up(&r->remote);
         }
     } else if (length >= before + behind) {
         char *name = g_strndup(key + before, length - before - behind);
@@ -92,7 +92,7 @@ static void redlock_on_changed(void *context, const char *key, size_t length)
 static clock_ms redlock_needed(void *context)
 {
     const struct redlock_node *node = context;
-    return remote_needed(&node->r->remote);
+    return remote_first_deadline(&node->r->remote);
 }
 
 static const struct redis_conn_events conn_events = {.greet = redlock_greet,
@@ -105,20 +105,19 @@ static const struct redis_conn_events conn_events = {.greet = redlock_greet,
 
 /* --- the backend --- */
 
-static void redlock_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
+static void redlock_start(struct remote *remote)
 {
-    struct redlock *r = (struct redlock *)b;
-    remote_start(&r->remote, loop, events, context);
+    struct redlock *r = (struct redlock *)remote;
     for (unsigned i = 0; i < r->count; i++) {
         r->nodes[i].changed = clock_now();
-        redis_conn_start(r->nodes[i].conn, loop, &conn_events, &r->nodes[i]);
+        redis_conn_start(r->nodes[i].conn, remote->loop, &conn_events, &r->nodes[i]);
     }
 }
 
-static void redlock_free(struct backend *b)
+static void redlock_free(struct remote *remote, bool holds)
 {
-    struct redlock *r = (struct redlock *)b;
-    remote_clear(&r->remote); /* which ends the calls of its tickets */
+    struct redlock *r = (struct redlock *)remote;
+    (void)holds;
     redlock_call_end_all(r);
     redlock_poll_end_all(r);
     for (unsigned i = 0; i < r->count; i++) {
@@ -154,9 +153,9 @@ static char *redlock_node_state(const struct redlock_node *node)
                     : g_strdup("votes");
 }
 
-static void redlock_status(struct backend *b, struct backend_status *status)
+static void redlock_status(struct remote *remote, struct backend_status *status)
 {
-    struct redlock *r = (struct redlock *)b;
+    struct redlock *r = (struct redlock *)remote;
     unsigned up = redlock_nodes_up(r);
     status->away = !r->up;
     status->since = r->changed;
@@ -164,7 +163,6 @@ static void redlock_status(struct backend *b, struct backend_status *status)
         r->up ? NULL
               : g_strdup_printf("%u of %u servers are there, and %u are needed", up, r->count, vote_majority(r->count));
     status->address = g_strdup(r->address);
-    status->has_connections = true;
     g_ptr_array_add(status->details,
                     g_strdup_printf("servers: %u, %u of them there, quorum %u", r->count, up, vote_majority(r->count)));
     for (unsigned i = 0; i < r->count; i++) {
@@ -184,15 +182,14 @@ static void redlock_status(struct backend *b, struct backend_status *status)
     g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
 }
 
-/* What a mount that has ended held runs out. */
-static void redlock_recover(struct backend *b, backend_recover_each *found, void *arg)
+static bool redlock_is_up(const struct remote *remote)
 {
-    (void)b, (void)found, (void)arg;
+    return ((const struct redlock *)remote)->up;
 }
 
-static bool redlock_is_up(struct remote *remote)
+static bool redlock_allows_name(struct remote *remote, const char *name)
 {
-    return ((struct redlock *)remote)->up;
+    return redlock_is_name((struct redlock *)remote, name);
 }
 
 static void redlock_waits(struct remote *remote, struct remote_ticket *t, enum remote_state to)
@@ -205,36 +202,25 @@ static void redlock_waits(struct remote *remote, struct remote_ticket *t, enum r
 }
 
 static const struct remote_store store = {
-    .is_up = redlock_is_up,
-    .call = redlock_change_call,
-    .forget = redlock_change_forget,
-    .beat = redlock_acquire_beat,
-    .waits = redlock_waits,
-    .watch = redlock_acquire_watch,
-};
-
-static const struct backend_operations operations = {
+    .name = "redlock",
+    .safety = BACKEND_QUORUM,
+    .no_range = "a lock of a range of bytes covers the whole lock on redlock",
+    .no_share = "several masters have no common order: there are no shared locks and no sequence files on redlock",
+    .no_width = "several masters have no common order: a directory has no width and no lock-delay on redlock",
+    .no_rename =
+        "a lock cannot be renamed on redlock: servers that know nothing of each other cannot do it in one step",
+    .revoke_root = BACKEND_MISSING,
+    .rmdir_root = BACKEND_NOT_EMPTY,
     .start = redlock_start,
     .free = redlock_free,
-    .acquire = redlock_acquire,
-    .release = remote_release,
-    .cancel = remote_cancel,
-    .release_range = remote_release_range,
-    .convert = remote_convert,
-    .renew = remote_renew,
-    .set = remote_set,
-    .revoke = redlock_revoke,
-    .rename = redlock_rename,
-    .test = redlock_test,
-    .stat = redlock_stat,
-    .list = redlock_list,
-    .mkdir = redlock_mkdir,
-    .rmdir = redlock_rmdir,
-    .set_directory = redlock_set_directory,
-    .recover = redlock_recover,
-    .counts = remote_counts,
+    .is_up = redlock_is_up,
+    .allows_name = redlock_allows_name,
+    .send = redlock_change_call,
+    .forget = redlock_change_forget,
+    .heartbeat = redlock_acquire_beat,
+    .on_waiting = redlock_waits,
+    .watch_lock = redlock_acquire_watch,
     .status = redlock_status,
-    .name = remote_name,
 };
 
 static void redlock_add_nodes(struct redlock *r, const struct redlock_options *options)
@@ -285,7 +271,6 @@ int redlock_new(const struct redlock_options *options, struct backend **ret, cha
         g_free(r);
         return result;
     }
-    r->remote.backend = (struct backend){.operations = &operations, .name = "redlock", .safety = BACKEND_QUORUM};
     r->before = before;
     r->behind = g_strdup(at + strlen("{n}"));
     r->channel = g_strdup_printf("lfs:redlock:%s{n}%s", r->before, r->behind);

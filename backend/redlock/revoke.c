@@ -9,9 +9,9 @@
 
 static void revoke_done(struct redlock_call *call, enum backend_result result)
 {
-    struct remote_op *op = call->op;
+    struct remote_request *request = call->request;
     redlock_call_end(call, true);
-    remote_op_finish(op, result);
+    remote_request_answer(request, result, 0);
 }
 
 static void revoke_look(struct redlock_call *call);
@@ -26,7 +26,7 @@ static void revoke_on_released(struct redlock_call *call)
     char *name = g_strdup(call->name);
     bool gone = verdict == VOTE_WON && redlock_ballot_number(redlock_poll_best(call->poll, "ok", 1), 1) == 0;
     if (verdict == VOTE_WON) {
-        redlock_keep_tell(r, call->token, REMOTE_ENDED, call->number ? BACKEND_RELEASED : BACKEND_BROKEN);
+        redlock_keep_tell(r, call->id, REMOTE_ENDED, call->request->fence ? BACKEND_RELEASED : BACKEND_BROKEN);
     }
     if (gone && !call->looked) { /* of this mount, which does not know yet that it was ended: another may hold */
         revoke_look(call);
@@ -34,17 +34,17 @@ static void revoke_on_released(struct redlock_call *call)
         return;
     }
     revoke_done(call, verdict == VOTE_WON ? BACKEND_OK : BACKEND_UNREACHABLE);
-    struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
-    if (place) {
-        remote_changed(&r->remote, place);
+    struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
+    if (lock) {
+        remote_retry_waiter(&r->remote, lock);
     }
     g_free(name);
 }
 
 static void revoke_release(struct redlock_call *call, const char *digest, const struct backend_info *holder)
 {
-    bool guards = holder->kind != BACKEND_PROVISIONAL && !redlock_is_guard(call->token);
-    redlock_poll_fill_release(call->r, call->name, digest, call->number ? "released" : "broken", holder->fence,
+    bool guards = holder->kind != BACKEND_PROVISIONAL && !redlock_is_guard(call->id);
+    redlock_poll_fill_release(call->r, call->name, digest, call->request->fence ? "released" : "broken", holder->fence,
                               guards ? backend_parse_guard(holder->meta) : 0);
     redlock_call_poll(call, REDLOCK_RELEASE, call->r->timeout, revoke_on_released);
 }
@@ -52,9 +52,9 @@ static void revoke_release(struct redlock_call *call, const char *digest, const 
 /* Whether this holder is to end; if not, that has been told. */
 static bool revoke_is_meant(struct redlock_call *call, const struct backend_info *holder)
 {
-    bool stale = call->number && holder->fence != call->number;
-    bool guard = redlock_is_guard(call->token);
-    if (stale || (call->match && (guard || !backend_matches(call->match, holder->meta)))) {
+    bool stale = call->request->fence && holder->fence != call->request->fence;
+    bool guard = redlock_is_guard(call->id);
+    if (stale || (call->request->match && (guard || !backend_matches(call->request->match, holder->meta)))) {
         call->result = stale ? BACKEND_STALE : BACKEND_BUSY;
         return false;
     }
@@ -74,7 +74,7 @@ static void revoke_on_looked(struct redlock_call *call)
         return;
     }
     redlock_ask_describe(call, word, &holder);
-    g_strlcpy(call->token, redlock_ballot_text(redlock_poll_best(call->poll, word, 9), 3), sizeof call->token);
+    g_strlcpy(call->id, redlock_ballot_text(redlock_poll_best(call->poll, word, 9), 3), sizeof call->id);
     char *digest = g_strdup(word + strlen("held "));
     if (revoke_is_meant(call, &holder)) {
         revoke_release(call, digest, &holder);
@@ -97,29 +97,20 @@ static void revoke_on_refused(struct redlock_call *call)
     revoke_done(call, call->result);
 }
 
-void redlock_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
-                    backend_done *done, void *arg)
+void redlock_revoke(struct redlock_call *call)
 {
-    struct redlock *r = (struct redlock *)b;
-    if (!redlock_is_name(r, name) || !*name) {
-        done(arg, BACKEND_MISSING);
-        return;
-    }
-    remote_tell_expired(&r->remote, name);
-    struct redlock_call *call = redlock_call_new(r, remote_op_done(&r->remote, NULL, done, arg), name);
-    struct remote_ticket *t = redlock_keep_holder(r, name);
+    struct redlock *r = call->r;
+    struct remote_ticket *t = redlock_keep_holder(r, call->name);
     struct backend_info holder = {.type = BACKEND_LOCK};
-    call->number = fence;
-    call->match = match ? g_memdup2(match, sizeof *match) : NULL;
-    if (!t || !redlock_keep_hold(r, t->token)) {
+    if (!t || !redlock_keep_hold(r, t->id)) {
         revoke_look(call);
         return;
     }
-    redlock_ask_describe_ticket(
-        r, t, &holder); /* of this mount: it need not be asked for, and what is asked next is done next */
-    g_strlcpy(call->token, redlock_keep_token(r, t->token), sizeof call->token);
+    /* of this mount: it need not be asked for, and what is asked next is done next */
+    redlock_ask_describe_ticket(r, t, &holder);
+    g_strlcpy(call->id, redlock_keep_token(r, t->id), sizeof call->id);
     if (revoke_is_meant(call, &holder)) {
-        char *digest = redlock_call_digest(call->token);
+        char *digest = redlock_call_digest(call->id);
         revoke_release(call, digest, &holder);
         g_free(digest);
     } else {

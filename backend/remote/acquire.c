@@ -6,11 +6,16 @@
  * has come and it is first, when the store has told it that it holds, when a
  * stranger that held it may have let go, and when the heartbeat (keep.c), which is
  * one for all that wait, finds that it does not wait any more: so a lost message
- * costs it no more than REMOTE_REFRESH.
+ * costs it no more than REMOTE_HEARTBEAT.
  */
 #include <string.h>
 
 #include "backend/remote/remote.h"
+
+int64_t remote_heartbeat_interval(const struct remote_ticket *t)
+{
+    return MAX(MIN(REMOTE_HEARTBEAT, remote_ticket_liveness(t, t->head.ttl) / 3), REMOTE_HEARTBEAT_MIN);
+}
 
 /* It could not be had, or not be kept waiting.  Frees it. */
 static void acquire_refused(struct remote *r, struct remote_ticket *t, enum backend_result result,
@@ -19,7 +24,7 @@ static void acquire_refused(struct remote *r, struct remote_ticket *t, enum back
     backend_acquire_done *done = t->acquired;
     void *arg = t->arg;
     if (!done) {
-        remote_end(r, t, BACKEND_LOST, true);
+        remote_end_ticket(r, t, BACKEND_LOST, true);
         return;
     }
     remote_ticket_free(r, t);
@@ -35,11 +40,11 @@ static void acquire_told(struct remote_ticket *t, enum backend_result result)
 
 static void acquire_set_given_name(struct remote_ticket *t, const char *leaf)
 {
-    if (!t->place->sequence || !*leaf) {
+    if (!t->lock->sequence || !leaf || !*leaf) {
         return;
     }
     g_free(t->name);
-    t->name = *t->place->name ? g_strconcat(t->place->name, "/", leaf, NULL) : g_strdup(leaf);
+    t->name = *t->lock->name ? g_strconcat(t->lock->name, "/", leaf, NULL) : g_strdup(leaf);
 }
 
 static void acquire_ask(struct remote *r, struct remote_ticket *t);
@@ -49,39 +54,39 @@ static void acquire_ask(struct remote *r, struct remote_ticket *t);
 /* What its lock owner holds is as it was, or it stands, or that is lost: `t` may have made it weaker in the store. */
 static void acquire_undone(void *arg, enum backend_result result)
 {
-    struct remote_op *undo = arg;
+    struct remote_request *undo = arg;
     struct remote *r = undo->r;
-    struct remote_ticket *t = remote_ticket_find(r, undo->token), *was = t ? remote_ticket_joins(t) : NULL;
+    struct remote_ticket *t = remote_ticket_find(r, undo->id), *was = t ? remote_ticket_find_joined(t) : NULL;
     enum backend_result told = undo->result;
     if (t) {
         t->undoing = false;
     }
-    if (was && result == BACKEND_BUSY && !t->stands) {
-        t->stands = true;
-        remote_op_free(undo);
+    if (was && result == BACKEND_BUSY && !t->undo_failed) {
+        t->undo_failed = true;
+        remote_request_free(undo);
         acquire_ask(r, t);
         return;
     }
     bool weaker = was && t->head.mode == BACKEND_SHARED && was->head.mode == BACKEND_EXCLUSIVE;
     if (was && (result == BACKEND_STALE || result == BACKEND_BUSY || (result != BACKEND_OK && weaker))) {
-        remote_end(r, was, BACKEND_LOST, result != BACKEND_STALE); /* who is told may release this one */
-        t = remote_ticket_find(r, undo->token);
+        remote_end_ticket(r, was, BACKEND_LOST, result != BACKEND_STALE); /* who is told may release this one */
+        t = remote_ticket_find(r, undo->id);
     }
-    remote_op_free(undo);
+    remote_request_free(undo);
     if (t && t->acquired) {
         acquire_refused(r, t, told, NULL);
     } else if (t) {
-        remote_end(r, t, BACKEND_LOST, false);
+        remote_end_ticket(r, t, BACKEND_LOST, false);
     }
 }
 
 /* Its end, which may have to be told, is told then. */
 static void acquire_undo(struct remote *r, struct remote_ticket *t, enum backend_result result)
 {
-    struct remote_op *undo = remote_op_new(r, t);
+    struct remote_request *undo = remote_request_new(r, t);
     undo->result = result;
     t->undoing = true;
-    remote_ticket_turn(r, t, REMOTE_ASKED);
+    remote_ticket_set_state(r, t, REMOTE_ACQUIRING);
     t->due = t->refresh = t->head.deadline = CLOCK_NEVER;
     remote_ticket_schedule(r, t);
     remote_send_undo(r, t, acquire_undone, undo);
@@ -89,19 +94,18 @@ static void acquire_undo(struct remote *r, struct remote_ticket *t, enum backend
 
 /* A claim that is under way may have been joined to what its lock owner holds, and be weaker than that was: then it
  * cannot be undone any more when others have been let in.  Else it is undone before its end is told. */
-bool remote_cancel(struct backend *b, struct backend_ticket *ticket)
+bool remote_cancel(struct remote *r, struct remote_ticket *t)
 {
-    struct remote *r = (struct remote *)b;
-    struct remote_ticket *t = (struct remote_ticket *)ticket;
-    t->cancelled = t->undoing ||
-                   (t->asked && remote_ticket_has_kin(t, (struct backend_identity){.lock_owner = t->lock_owner})) ||
-                   (t->unknown && remote_ticket_joins(t));
+    t->cancelled =
+        t->undoing ||
+        (t->acquiring && remote_ticket_has_compatible(t, (struct backend_identity){.lock_owner = t->lock_owner})) ||
+        (t->outcome_unknown && remote_ticket_find_joined(t));
     if (!t->cancelled) {
         remote_send_release(r, t, "", NULL, NULL);
         remote_ticket_free(r, t);
         return true;
     }
-    if (!t->asked && !t->undoing) {
+    if (!t->acquiring && !t->undoing) {
         acquire_undo(r, t, BACKEND_UNREACHABLE);
     }
     return false;
@@ -114,11 +118,11 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
 {
     clock_ms now = clock_now(), deadline = remote_deadline(grant->sent, MIN(ttl, t->head.ttl));
     bool late = deadline - now < MIN(ttl, t->head.ttl) / 8; /* a renewal might not be answered before it is over */
-    if (late && !t->cancelled && (t->wait || t->late++ < REMOTE_LATE_MAX)) {
+    if (late && !t->cancelled && (t->wait || t->late_grants++ < REMOTE_LATE_GRANTS)) {
         acquire_ask(r, t);
         return;
     }
-    if (deadline <= now && remote_ticket_joins(t)) {
+    if (deadline <= now && remote_ticket_find_joined(t)) {
         acquire_undo(r, t, BACKEND_UNREACHABLE);
         return;
     }
@@ -127,15 +131,17 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
         acquire_refused(r, t, BACKEND_UNREACHABLE, NULL);
         return;
     }
-    remote_ticket_adopt(r, t, grant->token);
+    if (grant->id) {
+        remote_ticket_adopt_id(r, t, grant->id);
+    }
     t->head.fence = grant->fence;
-    remote_ticket_segments(t, grant->segments);
+    remote_ticket_segments(t, grant->segments ? grant->segments : "");
     acquire_set_given_name(t, grant->leaf);
-    t->handed = false;
+    t->granted_unclaimed = false;
     t->refresh = CLOCK_NEVER;
-    remote_ticket_turn(r, t, REMOTE_HELD);
+    remote_ticket_set_state(r, t, REMOTE_HELD);
     t->head.acquired = now;
-    if (t->place->sequence && !t->acquired) { /* its term runs while it waits, and is renewed for its own reasons */
+    if (t->lock->sequence && !t->acquired) { /* its term runs while it waits, and is renewed for its own reasons */
         t->head.deadline = MIN(t->head.deadline, deadline);
     } else {
         remote_ticket_start_term(t, now, deadline);
@@ -144,8 +150,8 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
     if (ttl != t->head.ttl) {
         remote_extend(r, t);
     }
-    if (t->place->held > 1 && !t->place->sequence) {
-        remote_doubt(r, t->place, t);
+    if (t->lock->held > 1 && !t->lock->sequence) {
+        remote_verify(r, t->lock, t);
     }
     if (t->acquired) {
         acquire_told(t, BACKEND_OK);
@@ -157,18 +163,18 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
 /* The first that waits is there when the holder's term has ended, or a stranger has let go. */
 static void acquire_look_ahead(struct remote *r, struct remote_ticket *t, const struct remote_answer *answer)
 {
-    bool soon = answer->rank == 0 && answer->wait >= 0 && answer->wait < remote_pause(t);
-    t->refresh = soon ? clock_now() + MAX(answer->wait + 1, REMOTE_REFRESH_MIN) : CLOCK_NEVER;
+    bool soon = answer->rank == 0 && answer->wait >= 0 && answer->wait < remote_heartbeat_interval(t);
+    t->refresh = soon ? clock_now() + MAX(answer->wait + 1, REMOTE_HEARTBEAT_MIN) : CLOCK_NEVER;
     remote_ticket_schedule(r, t);
-    if (answer->rank == 0 && answer->foreign && !t->place->watched) {
-        t->place->watched = true;
-        r->store->watch(r, t);
+    if (answer->rank == 0 && answer->foreign && !t->lock->watched) {
+        t->lock->watched = true;
+        r->store->watch_lock(r, t);
     }
 }
 
-void remote_beaten(struct remote *r, const char *token, const struct remote_answer *answer)
+void remote_heartbeat_reply(struct remote *r, const char *id, const struct remote_answer *answer)
 {
-    struct remote_ticket *t = remote_ticket_find(r, token);
+    struct remote_ticket *t = remote_ticket_find(r, id);
     if (!t || t->state != REMOTE_WAITING) {
         return;
     }
@@ -197,19 +203,19 @@ static void acquire_queued(struct remote *r, struct remote_ticket *t, const stru
     }
     t->head.fence = answer->fence;
     acquire_set_given_name(t, answer->leaf);
-    remote_ticket_turn(r, t, REMOTE_WAITING);
+    remote_ticket_set_state(r, t, REMOTE_WAITING);
     if (t->acquired) {
         remote_ticket_start_term(t, now,
                                  remote_deadline(now, t->head.ttl)); /* its life in the store is another matter */
     }
-    t->spoke = answer->sent;
-    r->beat = MIN(r->beat, t->spoke + remote_pause(t));
+    t->last_heartbeat = answer->sent;
+    r->next_heartbeat = MIN(r->next_heartbeat, t->last_heartbeat + remote_heartbeat_interval(t));
     acquire_look_ahead(r, t, answer);
     if (t->acquired && remote_deadlocked(r, t)) {
         acquire_give_up(r, t, BACKEND_DEADLOCK);
         return;
     }
-    if (t->handed) {
+    if (t->granted_unclaimed) {
         remote_refresh(r, t);
     }
     if (t->acquired) {
@@ -219,54 +225,55 @@ static void acquire_queued(struct remote *r, struct remote_ticket *t, const stru
 
 static void acquire_failed(struct remote *r, struct remote_ticket *t, const struct remote_answer *answer)
 {
-    if ((t->acquired || t->cancelled) && t->unknown && remote_ticket_joins(t)) {
+    if ((t->acquired || t->cancelled) && t->outcome_unknown && remote_ticket_find_joined(t)) {
         acquire_undo(r, t, answer->result);
         return;
     }
     if (t->acquired) {
-        if (remote_is_unknown(answer) || answer->result == BACKEND_DAMAGED) { /* the latter may have done a part */
+        if (remote_outcome_is_unknown(answer) ||
+            answer->result == BACKEND_DAMAGED) { /* the latter may have done a part */
             remote_send_release(r, t, "", NULL, NULL);
         }
         acquire_refused(r, t, answer->result, NULL);
         return;
     }
     if (answer->result == BACKEND_DAMAGED || t->cancelled) { /* the first for nobody knows how long */
-        remote_end(r, t, BACKEND_LOST, true);
+        remote_end_ticket(r, t, BACKEND_LOST, true);
         return;
     }
-    if (t->state == REMOTE_CLAIMED) {
-        remote_ticket_turn(r, t, REMOTE_WAITING);
+    if (t->state == REMOTE_CLAIMING) {
+        remote_ticket_set_state(r, t, REMOTE_WAITING);
     }
     t->refresh = clock_now() + REMOTE_RENEW_RETRY;
     remote_ticket_schedule(r, t);
 }
 
 /* Whether its lock owner has given back something behind it, which may be what it was joined to. */
-static bool acquire_is_outdated(const struct remote_op *asked, const struct remote_ticket *t)
+static bool acquire_is_outdated(const struct remote_request *asked, const struct remote_ticket *t)
 {
-    const struct remote_op *op;
+    const struct remote_request *request;
     if (!t->lock_owner) {
         return false;
     }
-    LIST_FOREACH(op, &asked->r->ops, link) {
-        bool release = op->procedure == REMOTE_RELEASE || op->procedure == REMOTE_RELEASE_RANGE;
-        if (release && op->claim.lock_owner == t->lock_owner && op->serial > asked->serial &&
-            strcmp(op->name, t->place->name) == 0) {
+    LIST_FOREACH(request, &asked->r->requests, link) {
+        bool release = request->procedure == REMOTE_RELEASE || request->procedure == REMOTE_RELEASE_RANGE;
+        if (release && request->claim.lock_owner == t->lock_owner && request->serial > asked->serial &&
+            strcmp(request->name, t->lock->name) == 0) {
             return true;
         }
     }
     return false;
 }
 
-static void acquire_answered(struct remote_op *op, const struct remote_answer *answer)
+static void acquire_answered(struct remote_request *request, const struct remote_answer *answer)
 {
-    struct remote *r = op->r;
-    struct remote_ticket *t = remote_ticket_find(r, op->token);
-    int64_t ttl = op->ttl;
-    bool outdated = acquire_is_outdated(op, t);
-    t->asked = NULL;
-    t->unknown = remote_is_unknown(answer);
-    remote_op_free(op);
+    struct remote *r = request->r;
+    struct remote_ticket *t = remote_ticket_find(r, request->id);
+    int64_t ttl = request->ttl;
+    bool outdated = acquire_is_outdated(request, t);
+    t->acquiring = NULL;
+    t->outcome_unknown = remote_outcome_is_unknown(answer);
+    remote_request_free(request);
     if (answer->outcome != REMOTE_ANSWERED) {
         acquire_failed(r, t, answer);
     } else if (answer->result == BACKEND_OK && outdated) {
@@ -275,29 +282,29 @@ static void acquire_answered(struct remote_op *op, const struct remote_answer *a
         acquire_granted(r, t, ttl, answer);
     } else if (answer->result == BACKEND_QUEUED) {
         acquire_queued(r, t, answer);
-    } else if (answer->repeated && remote_ticket_joins(t)) { /* an earlier try may have been granted */
+    } else if (answer->repeated && remote_ticket_find_joined(t)) { /* an earlier try may have been granted */
         acquire_undo(r, t, answer->result);
     } else {
-        acquire_refused(r, t, answer->result, answer->holder);
+        acquire_refused(r, t, answer->result, answer->info);
     }
 }
 
 static void acquire_ask(struct remote *r, struct remote_ticket *t)
 {
-    t->asked = remote_op_new(r, t);
-    t->asked->ttl = t->head.ttl;
-    t->request = remote_op_send(t->asked, t, REMOTE_ACQUIRE, acquire_answered, 0);
+    t->acquiring = remote_request_new(r, t);
+    t->acquiring->ttl = t->head.ttl;
+    t->acquiring_call = remote_request_send(t->acquiring, t, REMOTE_ACQUIRE, acquire_answered, 0);
 }
 
 void remote_refresh(struct remote *r, struct remote_ticket *t)
 {
-    if (t->asked) {
+    if (t->acquiring) {
         return; /* its answer will tell what to do */
     }
-    if (t->handed) {
-        remote_ticket_turn(r, t, REMOTE_CLAIMED);
+    if (t->granted_unclaimed) {
+        remote_ticket_set_state(r, t, REMOTE_CLAIMING);
     }
-    t->handed = false;
+    t->granted_unclaimed = false;
     acquire_ask(r, t);
 }
 
@@ -306,4 +313,37 @@ void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquire_d
     t->acquired = done;
     t->arg = arg;
     acquire_ask(r, t);
+}
+
+/* --- heartbeat --- */
+
+static int acquire_compare_locks(gconstpointer a, gconstpointer b)
+{
+    uintptr_t x = (uintptr_t)(*(struct remote_ticket *const *)a)->lock;
+    uintptr_t y = (uintptr_t)(*(struct remote_ticket *const *)b)->lock;
+    return (x > y) - (x < y);
+}
+
+/* Who was spoken for less than half of its pause ago can wait for the next, so those of one pause go together. While
+ * the store is away nothing is sent: all ask again when it is back. */
+void remote_heartbeat(struct remote *r, clock_ms now)
+{
+    GPtrArray *due = g_ptr_array_new();
+    struct remote_ticket *t;
+    r->next_heartbeat = CLOCK_NEVER;
+    LIST_FOREACH(t, &r->waiters, waiters) {
+        if (now - t->last_heartbeat >= remote_heartbeat_interval(t) / 2) {
+            t->last_heartbeat = now;
+            if (t->state == REMOTE_WAITING && !t->acquiring && r->store->is_up(r)) {
+                g_ptr_array_add(due, t);
+            }
+        }
+        r->next_heartbeat = MIN(r->next_heartbeat, t->last_heartbeat + remote_heartbeat_interval(t));
+    }
+    g_ptr_array_sort(due, acquire_compare_locks);
+    for (guint i = 0; i < due->len; i += REMOTE_HEARTBEAT_TICKETS) {
+        r->store->heartbeat(r, (struct remote_ticket *const *)due->pdata + i,
+                            MIN(due->len - i, REMOTE_HEARTBEAT_TICKETS));
+    }
+    g_ptr_array_free(due, TRUE);
 }

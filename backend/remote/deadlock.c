@@ -36,7 +36,7 @@ static bool deadlock_blocks(const struct remote_ticket *other, const struct remo
     if (other->head.fence > t->head.fence || !deadlock_excludes(other->start, other->end, other->head.mode, t)) {
         return false;
     }
-    LIST_FOREACH(k, &t->place->tickets, link) {
+    LIST_FOREACH(k, &t->lock->tickets, link) {
         if (k->lock_owner == t->lock_owner && deadlock_holds_against(k, other)) {
             return false;
         }
@@ -85,7 +85,7 @@ static void deadlock_visit_blockers(struct deadlock *deadlock, void *store, cons
 {
     const struct remote_ticket *waiter = ticket, *other;
     (void)store;
-    LIST_FOREACH(other, &waiter->place->tickets, link) {
+    LIST_FOREACH(other, &waiter->lock->tickets, link) {
         if (!deadlock_within_limit(deadlock)) {
             return;
         }

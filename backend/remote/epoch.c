@@ -21,11 +21,11 @@ static int64_t epoch_find_longest_term(const struct epoch *e, int64_t enough)
 {
     GHashTableIter each;
     const struct remote_ticket *t;
-    const struct remote_op *op;
+    const struct remote_request *request;
     int64_t longest = e->own_term;
-    LIST_FOREACH(op, &e->remote->ops, link) {
-        if (op->procedure == REMOTE_CONVERT && op->claim.due > 0) {
-            longest = MAX(longest, MIN(op->claim.ttl, e->grace_max));
+    LIST_FOREACH(request, &e->remote->requests, link) {
+        if (request->procedure == REMOTE_CONVERT && request->claim.due > 0) {
+            longest = MAX(longest, MIN(request->claim.ttl, e->grace_max));
         }
     }
     g_hash_table_iter_init(&each, e->remote->tickets);
@@ -67,9 +67,9 @@ static void epoch_on_lower(struct ev_loop *loop, ev_timer *timer, int events)
     }
 }
 
-void epoch_before_request(struct epoch *e, const struct remote_op *op, const struct remote_ticket *t)
+void epoch_before_request(struct epoch *e, const struct remote_request *request, const struct remote_ticket *t)
 {
-    switch (op->procedure) {
+    switch (request->procedure) {
     case REMOTE_ACQUIRE:
     case REMOTE_RENEW:
         if (t->due_after > 0) {
@@ -77,12 +77,12 @@ void epoch_before_request(struct epoch *e, const struct remote_op *op, const str
         }
         break;
     case REMOTE_CONVERT:
-        if (op->claim.due > 0) {
-            epoch_use_term(e, op->claim.ttl);
+        if (request->claim.due > 0) {
+            epoch_use_term(e, request->claim.ttl);
         }
         break;
     case REMOTE_RELEASE:
-        epoch_drop_term(e, op->ttl);
+        epoch_drop_term(e, request->ttl);
         break;
     default:
         break;
@@ -128,7 +128,7 @@ static void epoch_list_missing(struct epoch *e)
     g_hash_table_iter_init(&each, e->remote->tickets);
     while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
         if (t->state == REMOTE_HELD && t->head.deadline > clock_now()) {
-            g_hash_table_add(e->missing, g_strdup(t->token));
+            g_hash_table_add(e->missing, g_strdup(t->id));
         }
     }
 }
@@ -245,9 +245,9 @@ void epoch_on_marker(struct epoch *e, const struct epoch_marker *marker)
     epoch_set_marker(e, marker, true);
     if (e->changed) {
         epoch_restore(e);
-        remote_up(e->remote);
+        remote_on_up(e->remote);
     } else if (was_closed && !epoch_is_closed(e)) {
-        remote_changed(e->remote, NULL);
+        remote_retry_waiter(e->remote, NULL);
     }
 }
 

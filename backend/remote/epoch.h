@@ -106,7 +106,7 @@ void epoch_report(struct epoch *e, struct epoch_report *ret);
 /* The marker was read before the connection was up.  `confirmed`: so many replicas as are asked for have it. */
 void epoch_set_marker(struct epoch *e, const struct epoch_marker *marker, bool confirmed);
 /* The connection is up: restores the directories of what this mount holds, if the epoch is another.  The tickets follow
- * with remote_up. */
+ * with remote_on_up. */
 void epoch_restore(struct epoch *e);
 
 /* Looks at the marker, when it may have changed. */
@@ -117,7 +117,7 @@ void epoch_on_failure(struct epoch *e, bool unknown);
 
 /* A request is about to be sent.  Reports the term that it asks for first, if that is longer than what the store knows;
  * lowers the report soon if the longest is given back.  `t`: its ticket, or NULL. */
-void epoch_before_request(struct epoch *e, const struct remote_op *op, const struct remote_ticket *t);
+void epoch_before_request(struct epoch *e, const struct remote_request *request, const struct remote_ticket *t);
 /* A ticket with that renewable term was found. */
 void epoch_use_term(struct epoch *e, int64_t term);
 /* The store holds the ticket; `restored`: it had lost it. */

@@ -13,23 +13,23 @@ static int remote_by_number(gconstpointer a, gconstpointer b)
     return x->head.fence < y->head.fence ? -1 : x->head.fence > y->head.fence;
 }
 
-void remote_up(struct remote *r)
+void remote_on_up(struct remote *r)
 {
     GPtrArray *tickets = g_ptr_array_new();
     GHashTableIter each;
     struct remote_ticket *t;
     g_hash_table_iter_init(&each, r->tickets);
     while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
-        if (t->state != REMOTE_ASKED) {
+        if (t->state != REMOTE_ACQUIRING) {
             g_ptr_array_add(tickets, t);
         }
     }
     g_ptr_array_sort(tickets, remote_by_number);
     for (guint i = 0; i < tickets->len; i++) {
         t = tickets->pdata[i];
-        t->place->watched = false;
+        t->lock->watched = false;
         if (t->state == REMOTE_HELD) {
-            remote_confirm_in_turn(r, t);
+            remote_verify_in_background(r, t);
         } else {
             remote_refresh(r, t);
         }
@@ -37,12 +37,12 @@ void remote_up(struct remote *r)
     g_ptr_array_free(tickets, TRUE);
 }
 
-clock_ms remote_needed(const struct remote *r)
+clock_ms remote_first_deadline(const struct remote *r)
 {
     GHashTableIter each;
     const struct remote_ticket *t;
     clock_ms now = clock_now(), first = CLOCK_NEVER;
-    if (r->store->is_up((struct remote *)r)) {
+    if (r->store->is_up(r)) {
         return CLOCK_NEVER;
     }
     g_hash_table_iter_init(&each, r->tickets);
@@ -54,19 +54,19 @@ clock_ms remote_needed(const struct remote *r)
     return first;
 }
 
-void remote_changed(struct remote *r, struct remote_place *place)
+void remote_retry_waiter(struct remote *r, struct remote_lock *lock)
 {
     struct remote_ticket *t, *first = NULL;
-    if (!place) {
+    if (!lock) {
         GHashTableIter each;
-        g_hash_table_iter_init(&each, r->places);
-        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place)) {
-            remote_changed(r, place);
+        g_hash_table_iter_init(&each, r->locks);
+        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&lock)) {
+            remote_retry_waiter(r, lock);
         }
         return;
     }
-    place->watched = false;
-    LIST_FOREACH(t, &place->tickets, link) {
+    lock->watched = false;
+    LIST_FOREACH(t, &lock->tickets, link) {
         if (t->state == REMOTE_WAITING && (!first || t->head.fence < first->head.fence)) {
             first = t;
         }
@@ -76,39 +76,39 @@ void remote_changed(struct remote *r, struct remote_place *place)
     }
 }
 
-void remote_told(struct remote *r, const char *token, enum remote_news news, enum backend_end why)
+void remote_on_event(struct remote *r, const char *id, enum remote_event event, enum backend_end why)
 {
-    struct remote_ticket *t = remote_ticket_find(r, token);
+    struct remote_ticket *t = remote_ticket_find(r, id);
     if (!t) {
         return;
     }
-    t->alone = t->alone && news != REMOTE_WANTED;
-    bool by_name = t->place->sequence && (why == BACKEND_BROKEN || why == BACKEND_RELEASED);
-    if (news == REMOTE_HANDED_OVER && t->state != REMOTE_HELD) {
-        t->handed = true;
-        if (t->state != REMOTE_ASKED) {
+    t->uncontended = t->uncontended && event != REMOTE_WANTED;
+    bool by_name = t->lock->sequence && (why == BACKEND_BROKEN || why == BACKEND_RELEASED);
+    if (event == REMOTE_GRANTED && t->state != REMOTE_HELD) {
+        t->granted_unclaimed = true;
+        if (t->state != REMOTE_ACQUIRING) {
             remote_refresh(r, t);
         }
-    } else if (news == REMOTE_MAY_BE_FREE && t->state == REMOTE_WAITING) {
+    } else if (event == REMOTE_MAY_BE_FREE && t->state == REMOTE_WAITING) {
         remote_refresh(r, t);
-    } else if (news == REMOTE_WANTED && t->state == REMOTE_HELD && t->head.user) {
+    } else if (event == REMOTE_WANTED && t->state == REMOTE_HELD && t->head.user) {
         r->events->wanted(r->context, &t->head);
-    } else if (news == REMOTE_ENDED && (t->state == REMOTE_HELD || (t->state != REMOTE_ASKED && by_name))) {
+    } else if (event == REMOTE_ENDED && (t->state == REMOTE_HELD || (t->state != REMOTE_ACQUIRING && by_name))) {
         bool revoked = t->state == REMOTE_HELD && (why == BACKEND_BROKEN || why == BACKEND_RELEASED);
         t->head.guarded = revoked && backend_parse_guard(t->meta) > 0 ? (uint8_t)(1 + why) : 0;
-        remote_end(r, t, why, false); /* one that waits asks again, if it was not meant by its name */
+        remote_end_ticket(r, t, why, false); /* one that waits asks again, if it was not meant by its name */
     }
 }
 
-bool remote_doubt_end(struct remote *r, const char *token, enum backend_end why)
+bool remote_verify_end(struct remote *r, const char *id, enum backend_end why)
 {
-    struct remote_ticket *t = remote_ticket_find(r, token);
+    struct remote_ticket *t = remote_ticket_find(r, id);
     bool may_be_of_before = t && t->state == REMOTE_HELD && clock_now() - t->head.acquired < t->head.ttl;
     if ((why != BACKEND_EXPIRED && why != BACKEND_LOST) || !may_be_of_before || t->renaming || t->moving) {
         return false;
     }
-    t->told_expired = why == BACKEND_EXPIRED;
-    remote_confirm(r, t);
+    t->expiry_reported = why == BACKEND_EXPIRED;
+    remote_verify_ticket(r, t);
     return true;
 }
 
@@ -121,13 +121,13 @@ static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms no
     }
     if (t->head.deadline <= now) {
         bool lost = t->renewing || !r->store->is_up(r);
-        remote_end(r, t, lost ? BACKEND_LOST : BACKEND_EXPIRED, true);
+        remote_end_ticket(r, t, lost ? BACKEND_LOST : BACKEND_EXPIRED, true);
         return;
     }
     if (t->refresh <= now) {
         t->refresh = CLOCK_NEVER;
         if (t->state == REMOTE_HELD) {
-            remote_confirm_in_turn(r, t);
+            remote_verify_in_background(r, t);
         } else {
             remote_refresh(r, t);
         }
@@ -152,8 +152,8 @@ static void remote_tick(struct remote *r)
         }
         remote_see_to(r, t, now);
     }
-    if (r->beat <= clock_now()) {
-        remote_beat(r, clock_now());
+    if (r->next_heartbeat <= clock_now()) {
+        remote_heartbeat(r, clock_now());
     }
     remote_ticket_set_alarm(r);
 }
@@ -180,7 +180,7 @@ static int remote_compare_next(const void *a, const void *b)
     return (x->serial > y->serial) - (x->serial < y->serial);
 }
 
-int remote_init(struct remote *r, const struct remote_store *store, uint32_t seed)
+int remote_init_tables(struct remote *r, uint32_t seed)
 {
     int alarm = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     if (alarm < 0) {
@@ -188,25 +188,21 @@ int remote_init(struct remote *r, const struct remote_store *store, uint32_t see
     }
     ev_io_init(&r->alarm, remote_on_alarm, alarm, EV_READ);
     r->alarm.data = r;
-    r->armed = r->beat = CLOCK_NEVER;
-    r->store = store;
+    r->armed = r->next_heartbeat = CLOCK_NEVER;
     r->tickets = g_hash_table_new(g_str_hash, g_str_equal);
-    r->places = g_hash_table_new(g_str_hash, g_str_equal);
+    r->locks = g_hash_table_new(g_str_hash, g_str_equal);
     r->queues = g_hash_table_new(g_str_hash, g_str_equal);
     skiplist_init(&r->agenda, remote_compare_next, seed);
-    skiplist_init(&r->lane, remote_compare_lane, seed);
-    TAILQ_INIT(&r->endings);
-    LIST_INIT(&r->ops);
+    skiplist_init(&r->background, remote_compare_background, seed);
+    TAILQ_INIT(&r->ended_releases);
+    LIST_INIT(&r->requests);
     LIST_INIT(&r->waiters);
     return 0;
 }
 
-void remote_start(struct remote *r, struct ev_loop *loop, const struct backend_events *events, void *context)
+void remote_start(struct remote *r)
 {
-    r->loop = loop;
-    r->events = events;
-    r->context = context;
-    ev_io_start(loop, &r->alarm);
+    ev_io_start(r->loop, &r->alarm);
 }
 
 void remote_clear(struct remote *r)
@@ -224,35 +220,28 @@ void remote_clear(struct remote *r)
         }
         remote_ticket_free(r, t);
     }
-    while (!LIST_EMPTY(&r->ops)) {
-        remote_op_free(LIST_FIRST(&r->ops));
+    while (!LIST_EMPTY(&r->requests)) {
+        remote_request_free(LIST_FIRST(&r->requests));
     }
     g_hash_table_unref(r->tickets);
-    g_hash_table_unref(r->places);
+    g_hash_table_unref(r->locks);
     g_hash_table_unref(r->queues);
     skiplist_clear(&r->agenda);
-    skiplist_clear(&r->lane);
+    skiplist_clear(&r->background);
 }
 
-struct backend_counts remote_counts(struct backend *b)
+struct backend_counts remote_count(const struct remote *r)
 {
-    struct remote *r = (struct remote *)b;
     struct backend_counts counts = {.waiting = r->waiting};
-    GHashTable *const tables[] = {r->places, r->queues};
+    GHashTable *const tables[] = {r->locks, r->queues};
 
     for (size_t i = 0; i < G_N_ELEMENTS(tables); i++) {
         GHashTableIter each;
-        struct remote_place *place;
+        struct remote_lock *lock;
         g_hash_table_iter_init(&each, tables[i]);
-        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place)) {
-            counts.locks += place->sequence ? place->held : place->held > 0;
+        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&lock)) {
+            counts.locks += lock->sequence ? lock->held : lock->held > 0;
         }
     }
     return counts;
-}
-
-bool remote_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)
-{
-    (void)b;
-    return g_strlcpy(buffer, remote_ticket_name((const struct remote_ticket *)ticket), size) < size;
 }

@@ -1,26 +1,28 @@
-/* remote: what every store across a network shares: the tickets of this mount, while somebody else decides.
+/* remote: what every store across a network shares: the tickets of this mount, while a server decides.
  *
- * A ticket is known to the store by its token, which is why every request about it may be repeated.  What a reply
- * leaves open is undone here: an acquire whose outcome is unknown is released, a release is tried for as long as the
- * ticket may live, a conversion is turned back, and after a rename both names are given back.  A conversion, and a
- * claim of a lock owner that holds already, is told to have failed when it is undone; what could not be undone is lost.
- * A mount believes in a ticket only until its deadline, which counts from before the request was sent
- * (remote_deadline).
+ * The store knows a ticket by its id, so every request about it may be repeated.  This room undoes what an unknown
+ * outcome leaves open: it releases an acquire, repeats a release for as long as the ticket may live, reverts a
+ * conversion, and gives back both names of a rename.  A conversion, and a claim of a lock owner that holds already,
+ * fails once it is undone; a lock for which that is impossible is lost.  A mount relies on a ticket only until its
+ * deadline, which counts from before the request was sent (remote_deadline).
  *
- *     ASKED ──queued──▶ WAITING ──handed over──▶ CLAIMED ──confirmed──▶ HELD
- *       └───────────────────────granted──────────────────────────────────┘
- *                          ◀──passed over, or the claim is unknown──┘
+ *     ACQUIRING ──queued──▶ WAITING ──granted──▶ CLAIMING ──confirmed──▶ HELD
+ *         └──────────────────────────granted────────────────────────────┘
+ *                              ◀──passed over, or the outcome is unknown──┘
  *
- * A store puts `struct remote` at the head of its own structure and does what struct remote_store names: mostly to call
- * a procedure, and to say what has come of it.  From the top to the ground; none calls one above it:
+ * This room has the only table of struct backend_operations of such stores, so none can forget an operation.  A store
+ * puts `struct remote` at the head of its own structure and gives a struct remote_store: its features, and how it
+ * sends a request and reads the answer.  From the top to the ground; no file calls one above it:
  *
- * epoch.c    the version of the store's data, and the grace period: see epoch.h
- * remote.c   beginning and end, connection up and down, what is due
- * change.c   what is done to tickets: convert, set, rename, renew
- * acquire.c  taking, waiting and claiming
- * keep.c     the heartbeat of those that wait; renewals, releases (of byte ranges, too) and ends
- * deadlock.c cycles of waits
- * ticket.c   tickets, their states and times; requests
+ * epoch.c       the epoch of the store's data, and the grace period: see epoch.h
+ * operations.c  the table of operations: checks names and features, makes requests about names
+ * remote.c      begins and ends; connection up and down; timers
+ * update.c      sets, renews, renames and releases tickets
+ * convert.c     converts tickets, and reverts conversions
+ * acquire.c     takes locks, waits for them and claims them; the heartbeat of waiters
+ * background.c  renewals and releases, which nobody waits for; ends of tickets
+ * deadlock.c    cycles of waits
+ * ticket.c      tickets, their states and times; requests
  */
 #ifndef BACKEND_REMOTE_REMOTE_H
 #define BACKEND_REMOTE_REMOTE_H
@@ -32,173 +34,213 @@
 #include "backend/backend.h"
 #include "backend/skiplist.h"
 
-#define REMOTE_TOKEN_SIZE 33 /* 128 random bits in hexadecimal, and NUL */
-#define REMOTE_LIVENESS 6000 /* ms that a waiter counts as alive without a word from its mount */
-#define REMOTE_REFRESH 2000  /* how often it gives one, for all of its waiters */
-#define REMOTE_REFRESH_MIN 20
-#define REMOTE_BEAT_MAX 200      /* waiters of one such request */
-#define REMOTE_RELEASE_MAX 60000 /* how long a release is tried whose caller has been told that it is unknown */
-#define REMOTE_UNDO_MAX 10000    /* how long a conversion is tried to be undone before its caller is told */
-#define REMOTE_LATE_MAX 3        /* grants whose term was over when they were read, to a claim that does not wait */
-#define REMOTE_LANE_MAX 64       /* requests under way that nobody waits for: see keep.c */
-#define REMOTE_RENEW_RETRY 250   /* after a renewal that failed while the store is there */
+#define REMOTE_ID_SIZE 33            /* 128 random bits in hexadecimal, and NUL */
+#define REMOTE_LIVENESS 6000         /* ms that a waiter counts as alive after a heartbeat */
+#define REMOTE_HEARTBEAT 2000        /* ms between the heartbeats of a mount, for all of its waiters */
+#define REMOTE_HEARTBEAT_MIN 20      /* the same at least, for short terms */
+#define REMOTE_HEARTBEAT_TICKETS 200 /* waiters of one heartbeat request */
+#define REMOTE_RELEASE_MAX 60000     /* ms that a release with an unknown outcome is repeated */
+#define REMOTE_UNDO_MAX 10000        /* ms that an undo is repeated before its caller gets the result */
+#define REMOTE_LATE_GRANTS 3         /* grants that arrive after their term before a claim that does not wait fails */
+#define REMOTE_BACKGROUND_MAX 64     /* pending background requests; see background.c */
+#define REMOTE_RENEW_RETRY 250       /* ms after a renewal that failed while the store is up */
 
 /* What a ticket is to the store, as far as this mount knows. */
 enum remote_state {
-    REMOTE_ASKED,   /* its acquire is not answered */
-    REMOTE_WAITING, /* queued */
-    REMOTE_CLAIMED, /* handed over; the claim is not answered */
+    REMOTE_ACQUIRING, /* its acquire is pending */
+    REMOTE_WAITING,   /* queued */
+    REMOTE_CLAIMING,  /* granted; the claim is pending */
     REMOTE_HELD
 };
 
 static inline bool remote_state_waits(enum remote_state state)
 {
-    return state == REMOTE_WAITING || state == REMOTE_CLAIMED;
+    return state == REMOTE_WAITING || state == REMOTE_CLAIMING;
 }
 
-/* A name with tickets of this mount.  Sequence tickets are of their directory. */
-struct remote_place {
+/* A name with tickets of this mount; or a directory, for its sequence tickets. */
+struct remote_lock {
     char *name;
     bool sequence;
-    bool watched; /* the store tells when its key changes */
+    bool watched; /* the store reports changes of the lock: see watch_lock */
     uint32_t held, waiting;
     LIST_HEAD(, remote_ticket) tickets;
 };
 
 struct remote_ticket {
     struct backend_ticket head;
-    LIST_ENTRY(remote_ticket) link;    /* place->tickets */
-    LIST_ENTRY(remote_ticket) waiters; /* of those that wait or claim */
-    struct remote_place *place;
-    char token[REMOTE_TOKEN_SIZE];
-    char *name;          /* of a sequence ticket: as asked for, then as given */
-    char *moving;        /* the name that a rename gives it whose outcome is not known (yet); or NULL */
-    bool renaming;       /* that, or one that replaces it, is not answered */
-    unsigned converting; /* conversions that are not answered */
-    uint32_t changes;    /* what it is, and what is kept with it, was changed so often */
+    LIST_ENTRY(remote_ticket) link;    /* lock->tickets */
+    LIST_ENTRY(remote_ticket) waiters; /* r->waiters */
+    struct remote_lock *lock;
+    char id[REMOTE_ID_SIZE];
+    char *name;          /* of a sequence ticket: as requested, then as given */
+    char *moving;        /* the new name of a rename whose outcome is pending or unknown; or NULL */
+    bool renaming;       /* a rename of it, or over it, is pending */
+    unsigned converting; /* pending conversions */
+    uint32_t changes;    /* counts changes of the ticket and of what the store keeps with it */
     enum remote_state state;
-    bool handed;             /* the store has told that it holds */
-    struct remote_op *asked; /* its acquire that is not answered; or NULL */
-    uint64_t request;        /* of that */
-    bool wait;               /* it may queue */
-    uint8_t late;            /* grants that came too late */
-    bool cancelled;          /* it ends if the next answer does not grant it */
-    bool unknown;            /* what has come of its last acquire is not known */
-    bool undoing;            /* it is to end, which is told when what it may have changed is as it was */
-    bool stands;             /* that could not be undone before */
-    bool alone;        /* for a store that can do with less then: nobody else has asked for it, as far as is told */
-    bool expired;      /* past its deadline, and the store knows */
-    bool told_expired; /* the store has said that its term is over, perhaps before it was granted: that is asked */
-    bool renewing;
-    bool in_lane;        /* its renewal is still to be sent, */
-    bool in_lane_long;   /* which extends it, */
-    clock_ms in_lane_by; /* before this, its deadline then: its place in the lane */
+    bool granted_unclaimed;           /* the store granted it; the claim is not confirmed yet */
+    struct remote_request *acquiring; /* the pending acquire, or NULL */
+    uint64_t acquiring_call;          /* what remote_store.send returned for it */
+    bool wait;                        /* it may queue */
+    uint8_t late_grants;              /* grants that arrived after their term; see remote_acquire */
+    bool cancelled;                   /* it ends unless the next answer grants it */
+    bool outcome_unknown;             /* of its last acquire */
+    bool undoing;                     /* it ends, which is reported once its acquire is undone */
+    bool undo_failed;                 /* its acquire could not be undone before */
+    bool uncontended;                 /* hint for Redis' short scripts: no other ticket is known */
+    bool expiry_sent;                 /* past its deadline, and the store knows */
+    bool expiry_reported;             /* by the store, possibly for an earlier grant: verify before acting */
+    bool renewing;                    /* a renewal that extends it is pending */
+    bool in_background;               /* its renewal waits to be sent; */
+    bool background_extends;          /* the renewal extends it; */
+    clock_ms background_order;        /* its deadline when the renewal was queued */
     uint64_t handle, lock_owner, start, end;
-    GArray *segments;  /* struct backend_segment; what an FCNTL ticket holds; NULL: nothing known */
-    int64_t due_after; /* the claim's `due` */
-    clock_ms due;      /* CLOCK_NEVER: none */
-    clock_ms ends;     /* of a lease whose user has fixed its term: when that is over.  Only its user moves that */
-    clock_ms refresh;  /* when the store is to be asked again for it alone; CLOCK_NEVER: not */
-    clock_ms spoke;    /* the last word of life of one that waits */
-    clock_ms next;     /* the earliest of these and the deadline: its place in the agenda */
-    uint64_t serial;   /* makes it unique there */
+    GArray *segments;        /* struct backend_segment; what an FCNTL ticket holds; NULL: not known */
+    int64_t due_after;       /* the claim's `due` */
+    clock_ms due;            /* CLOCK_NEVER: none */
+    clock_ms ends;           /* of a lease with a fixed term: its end, which only its user moves */
+    clock_ms refresh;        /* when to ask the store again for this ticket alone; CLOCK_NEVER: not */
+    clock_ms last_heartbeat; /* a waiter's */
+    clock_ms next;           /* the earliest of these and the deadline: its key in the agenda */
+    uint64_t serial;         /* makes that key unique */
     GBytes *meta;
-    backend_acquire_done *acquired; /* until it is told */
+    backend_acquire_done *acquired; /* NULL once it was called */
     void *arg;
 };
 
-/* --- the call tier: what is asked of a store, and what comes of it --- */
+/* --- Requests to the store, and their results --- */
 
-/* Each may be repeated: a ticket is known by its token.  `t` is the ticket, the rest stands in the op. */
+/* Each may be repeated.  `t` is the ticket; the rest is in the request.  Results besides those of any request
+ * (UNREACHABLE, FULL, DAMAGED, GRACE): */
 enum remote_procedure {
-    REMOTE_ACQUIRE, /* takes the lock, a place in its queue, or what was handed over to t; with a token that is there
-                       already it gives a word of life.  OK, QUEUED, BUSY with `holder`, or MISSING and its like */
-    REMOTE_RELEASE, /* ends `token` on `name`.  What its lock owner holds there with another ticket, and it has changed,
-                       is as it was.  OK, also if it was gone; STALE: its lock owner has lost that, as others share it
-                     */
+    REMOTE_ACQUIRE, /* takes the lock or queues for it, or claims a grant to t; for an id that is there already it is a
+                       heartbeat.  OK, QUEUED, BUSY with `info`, MISSING, IS_DIRECTORY, NOT_DIRECTORY */
+    REMOTE_RELEASE, /* ends ticket `id` on `name`.  If it has changed another ticket of its lock owner there, that is
+                       as it was before.  OK, also if it was gone; BUSY: others share the lock, so that cannot be as it
+                       was; STALE: the lock owner has lost it for that reason */
     REMOTE_RELEASE_RANGE, /* the bytes of `claim` of its lock owner on `name`.  OK */
-    REMOTE_RENEW,  /* extends t to `ttl` from now.  OK; STALE: it does not hold (any more); BUSY: it holds, but in
-                      another mode than that of `claim` */
-    REMOTE_SET,    /* t to `change` */
-    REMOTE_RENAME, /* t to `name`, where `replaced` ends */
-    REMOTE_CONVERT /* t to `claim` and `change` */
+    REMOTE_RENEW,         /* extends t to `ttl` from now.  OK; STALE: it does not hold; BUSY: it holds in another mode
+                             than that of `claim` */
+    REMOTE_SET,           /* t to `change`.  OK, STALE */
+    REMOTE_RENAME,        /* t to `name`, where ticket `replaced` ends.  OK, BUSY, STALE */
+    REMOTE_CONVERT,       /* t to `claim` and `change`.  OK, BUSY, STALE */
+    REMOTE_REVOKE,        /* `fence`, `match`: see backend_revoke */
+    REMOTE_TEST,          /* `claim`: see backend_test.  `info` */
+    REMOTE_STAT,          /* see backend_stat.  `info` */
+    REMOTE_LIST,          /* `after`, `max`: see backend_list.  `entries` */
+    REMOTE_TICKETS,       /* the same: see backend_tickets.  Of a store with BACKEND_CAN_SEQUENCE */
+    REMOTE_MKDIR,         /* `directory` */
+    REMOTE_RMDIR,
+    REMOTE_SET_DIRECTORY, /* `directory` */
+    REMOTE_PROCEDURES
 };
 
-/* Of all tries. */
+/* The outcome of a request over all its attempts. */
 enum remote_outcome {
-    REMOTE_ANSWERED, /* the store has said what has come of it */
-    REMOTE_REFUSED,  /* it has said that it cannot, and trying again does not cure that, or has not */
-    REMOTE_NOT_SENT, /* its time is up; it never left: nothing has changed */
-    REMOTE_UNKNOWN   /* its time is up; it may have been carried out */
+    REMOTE_ANSWERED, /* the store has answered it */
+    REMOTE_REFUSED,  /* the store cannot, and another attempt does not help, or has not */
+    REMOTE_NOT_SENT, /* timeout; it was never sent, so nothing has changed */
+    REMOTE_UNKNOWN   /* timeout; the store may have carried it out */
 };
 
 struct remote_answer {
     enum remote_outcome outcome;
-    enum backend_result result; /* what it means; UNREACHABLE, FULL or DAMAGED if it is not ANSWERED */
-    clock_ms sent;              /* before the try that was answered (or the last) was sent */
-    bool repeated;              /* an earlier try was sent, too, and may have been carried out */
-    /* values, valid during the call only */
-    uint64_t fence;                    /* of acquire and rename: its number; 0: as before */
-    const char *token, *segments;      /* OK of acquire: under which it holds, and "start end mode …" */
-    const char *leaf;                  /* OK and QUEUED of a sequence ticket: the name that it was given */
-    int64_t rank;                      /* QUEUED: how many wait before it; negative: it does not wait */
-    int64_t wait;                      /* QUEUED: ms until the holder's deadline; negative: not known */
-    bool foreign;                      /* QUEUED: the holder is no mount's */
-    const struct backend_info *holder; /* BUSY of acquire */
+    enum backend_result result; /* UNREACHABLE, FULL or DAMAGED unless it is ANSWERED */
+    clock_ms sent;              /* before the attempt that was answered (or the last one) was sent */
+    bool repeated;              /* an earlier attempt may have been carried out, too */
+    /* Valid during the call only. */
+    uint64_t fence;                      /* of acquire and rename; 0: unchanged */
+    const char *id;                      /* OK of acquire: the ticket id under which it holds; NULL: its own */
+    const char *segments;                /* OK of acquire: "start end mode …"; NULL: none */
+    const char *leaf;                    /* OK and QUEUED of a sequence ticket: its name; NULL: unchanged */
+    int64_t rank;                        /* QUEUED: tickets before it; negative: it does not wait */
+    int64_t wait;                        /* QUEUED: ms until the holder's deadline; negative: not known */
+    bool foreign;                        /* QUEUED: the holder is another client of the store, no mount */
+    const struct backend_info *info;     /* BUSY of acquire: the holder; OK of stat and test */
+    const struct backend_entry *entries; /* OK of list, in order */
+    size_t entry_count;
 };
 
-/* A request that is not answered yet. */
-struct remote_op {
-    LIST_ENTRY(remote_op) link;
-    TAILQ_ENTRY(remote_op) lane; /* in r->endings */
-    bool in_lane;                /* it counts among the requests under way that nobody waits for */
+/* A pending request. */
+struct remote_request {
+    LIST_ENTRY(remote_request) link;
+    TAILQ_ENTRY(remote_request) background; /* r->ended_releases */
+    bool in_background;                     /* it counts in r->background_pending */
     struct remote *r;
     uint64_t serial; /* grows with each that is sent */
     enum remote_procedure procedure;
-    void (*answered)(struct remote_op *op, const struct remote_answer *answer); /* frees it, or sends it again */
-    char token[REMOTE_TOKEN_SIZE]; /* of the ticket that it is about; "" if none */
-    char *name;                    /* of a release, renewal, set or rename: the place's; of the new place */
-    char *file;                    /* of a release: the ticket's own name */
-    char *replaced;                /* of rename: the token of the ticket that it is to replace; or NULL */
-    struct backend_claim claim;    /* of convert; of a release what is given back; of renew the mode */
-    struct backend_change change;  /* of convert and set: references */
-    GArray *segments;              /* of renew: as of the ticket; or NULL */
-    int64_t ttl;                   /* of acquire, renew and release */
-    int64_t left;                  /* of renew: of a fixed term, which is not extended; or as ttl */
-    uint32_t changes;              /* of renew: as of the ticket */
-    uint64_t request;              /* of release, of a store that asks in a short way first: that */
-    bool confirm;               /* of renew: whether it holds; a store may extend it, or change `ttl` to what is left */
-    const char *why;            /* of release: "" by its holder, else "expired" or "lost" */
-    bool lease;                 /* of release: the store keeps it for a mount that starts again */
-    bool alone;                 /* of release: by its holder, as of the ticket */
-    bool back;                  /* of convert: to what it was before one whose outcome is unknown, */
-    bool weaker;                /* by which others may have been let in, */
-    struct remote_op *forth;    /* and which waits for that; or NULL */
-    bool stands;                /* of convert: it could not be undone before */
-    bool undo;                  /* of release: of what may be a part of what its lock owner holds; `done` decides */
-    enum backend_result result; /* of an acquire that is undone: to be told */
-    bool again; /* of stat: asked once more; for a store that asks in a short way first: that was repeated */
-    backend_done *done;
-    backend_info_done *known;
-    backend_list_done *listed;
+    void (*on_answer)(struct remote_request *request, const struct remote_answer *answer); /* frees or sends it again */
+    char id[REMOTE_ID_SIZE]; /* of its ticket; "": of none */
+    char *name;              /* of the lock or directory; of a rename: the new one */
+    union {
+        backend_done *done; /* or NULL */
+        backend_info_done *known;
+        backend_list_done *listed;
+    };
     void *arg;
+    char *ticket_name;                  /* of a release: the ticket's own name */
+    char *replaced;                     /* of rename: the id of the ticket that it replaces; or NULL */
+    struct backend_claim claim;         /* of convert and test; of a release what is given back; of renew the mode */
+    struct backend_change change;       /* of convert and set: references */
+    struct backend_directory directory; /* of mkdir and set_directory; meta is a reference */
+    uint64_t fence;                     /* of revoke */
+    struct backend_match *match;        /* of revoke; NULL: all match */
+    char *after;                        /* of list */
+    size_t max;                         /* of list */
+    GArray *segments;                   /* of renew: as of the ticket; or NULL */
+    int64_t ttl;                        /* of acquire, renew and release */
+    int64_t left;                       /* of renew: of a fixed term, which is not extended; or as ttl */
+    uint32_t changes;                   /* of renew: as of the ticket */
+    bool verify_only;                   /* of renew: need not extend it; a store may change `ttl` to what is left */
+    const char *why;                    /* of release: "" by its holder, else "expired" or "lost" */
+    bool lease;                         /* of release: the store keeps it for a mount that starts again */
+    bool uncontended;                   /* of release: by its holder, as of the ticket */
+    uint64_t short_call;                /* of release, of a store that asks in a short way first: its call */
+    bool undo;                          /* of release: `done` gets BUSY and STALE, see REMOTE_RELEASE */
+    enum backend_result result;         /* of an undone acquire: what its caller gets */
+    bool reverts;                       /* of convert: undoes one whose outcome is unknown, */
+    bool weaker;                        /* which may have let others in, */
+    struct remote_request *reverted;    /* and which waits for that; or NULL */
+    bool undo_failed;                   /* of convert: it could not be reverted before */
+    bool again;                         /* for the store: sent once more */
 };
 
-/* What a store does; it tells remote_up, remote_changed and remote_told. */
+/* What a store gives.  Every member is set unless it says NULL. */
 struct remote_store {
-    bool (*is_up)(struct remote *r);
-    /* Sends it, and calls op->answered, once, from the loop.  `t` may be NULL where the ticket is forgotten.  `timeout`
-     * in ms, all tries; 0: the store's own.  Returns what `forget` takes: it is not sent (again), nor answered. */
-    uint64_t (*call)(struct remote_op *op, struct remote_ticket *t, int64_t timeout);
-    void (*forget)(struct remote *r, uint64_t request);
-    /* A word of life for tickets that wait, those of a place one after the other, and a look at their places → if it is
-     * answered, remote_beaten for each that does not wait any more, and for the first that waits at a place. */
-    void (*beat)(struct remote *r, struct remote_ticket *const *tickets, size_t count);
-    /* A ticket begins or stops to wait (a claim still waits), and is turning into `to`: REMOTE_HELD if it was granted,
-     * REMOTE_ASKED if it ends.  t->place->waiting is up to date. */
-    void (*waits)(struct remote *r, struct remote_ticket *t, enum remote_state to);
-    /* Tells remote_changed when the place's lock, which a stranger holds, may be free. */
-    void (*watch)(struct remote *r, struct remote_ticket *t);
+    const char *name;  /* "redis" */
+    unsigned features; /* of enum backend_feature */
+    enum backend_safety safety;
+    /* Logged when a feature that the store lacks is used: byte ranges, shared locks or sequences, a directory's width
+     * or lock-delay, rename, rename over a lock. */
+    const char *no_range, *no_share, *no_width, *no_rename, *no_replace;
+    enum backend_result revoke_root, rmdir_root; /* what these operations give for the root */
+    /* r->loop is set; from now on it calls remote_on_up, remote_retry_waiter and remote_on_event. */
+    void (*start)(struct remote *r);
+    /* Frees all but what remote_init made.  No ticket or request is left; `holds`: tickets of this mount held. */
+    void (*free)(struct remote *r, bool holds);
+    bool (*is_up)(const struct remote *r);
+    bool (*allows_name)(struct remote *r, const char *name);
+    /* Encodes and sends it, reads the answer and calls request->on_answer with that, once, from the loop (of stat and
+     * test also at once).  `t`: the ticket, or NULL if it is forgotten or there is none.  `timeout` in ms, over all
+     * attempts; 0: the store's own.  Returns what `forget` takes. */
+    uint64_t (*send)(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
+    /* A pending request is not sent (again), and not answered. */
+    void (*forget)(struct remote *r, uint64_t call);
+    /* Keeps waiting tickets alive. `tickets` is grouped by lock.  On an answer, calls remote_heartbeat_reply for every
+     * ticket that no longer waits and for the first waiter of each lock. */
+    void (*heartbeat)(struct remote *r, struct remote_ticket *const *tickets, size_t count);
+    /* A ticket begins or stops to wait, and its state is about to be `to`.  t->lock->waiting is up to date.  Or NULL.
+     */
+    void (*on_waiting)(struct remote *r, struct remote_ticket *t, enum remote_state to);
+    /* Calls remote_retry_waiter when the ticket's lock, which another client holds, may be free.  Or NULL. */
+    void (*watch_lock)(struct remote *r, struct remote_ticket *t);
+    /* See backend_watch.  Or NULL. */
+    void (*watch_name)(struct remote *r, const char *name);
+    /* See backend_recover.  NULL: the leases of a mount that has ended expire. */
+    void (*recover)(struct remote *r, backend_recover_each *found, void *arg);
+    /* See backend_operations; has_connections is set. */
+    void (*status)(struct remote *r, struct backend_status *status);
 };
 
 struct remote {
@@ -207,101 +249,113 @@ struct remote {
     struct ev_loop *loop;
     const struct backend_events *events;
     void *context;
-    ev_io alarm;         /* a timerfd on CLOCK_BOOTTIME, which goes on while suspended */
-    clock_ms armed;      /* when it will go off; CLOCK_NEVER: not */
-    GHashTable *tickets; /* token -> struct remote_ticket */
-    GHashTable *places;  /* name -> struct remote_place */
-    GHashTable *queues;  /* the same for sequences: directory -> struct remote_place */
+    ev_io alarm;         /* a timerfd on CLOCK_BOOTTIME, which runs during suspend */
+    clock_ms armed;      /* when it fires; CLOCK_NEVER: not */
+    GHashTable *tickets; /* ticket id -> struct remote_ticket */
+    GHashTable *locks;   /* name -> struct remote_lock */
+    GHashTable *queues;  /* directory -> struct remote_lock, of its sequence tickets */
     struct skiplist agenda;
     uint64_t serials;
-    LIST_HEAD(, remote_op) ops;
-    struct skiplist lane;            /* tickets whose renewal is still to be sent, the nearest deadline first */
-    TAILQ_HEAD(, remote_op) endings; /* releases of what has ended here that are still to be sent */
-    unsigned under_way;              /* of these two, sent and not answered */
+    LIST_HEAD(, remote_request) requests;
+    struct skiplist background;                  /* tickets whose renewal waits to be sent, nearest deadline first */
+    TAILQ_HEAD(, remote_request) ended_releases; /* releases of ended tickets that wait to be sent */
+    unsigned background_pending;                 /* pending requests of these two */
     LIST_HEAD(, remote_ticket) waiters;
-    uint64_t waiting; /* so many */
-    clock_ms beat;    /* when the next word of life is due; CLOCK_NEVER: nobody waits */
+    uint64_t waiting;                  /* so many */
+    clock_ms next_heartbeat;           /* CLOCK_NEVER: nobody waits */
+    bool range_noticed, share_noticed; /* no_range, no_share were logged */
 };
+
+/* --- operations.c --- */
+
+/* Initialises the parts of a zeroed structure, r->backend included.  0 or -errno. */
+int remote_init(struct remote *r, const struct remote_store *store, uint32_t seed);
+/* Sends MKDIR, RMDIR or SET_DIRECTORY for the store itself; nobody gets the result. */
+void remote_send_directory(struct remote *r, enum remote_procedure procedure, const char *name,
+                           const struct backend_directory *directory);
 
 /* --- remote.c --- */
 
-/* Makes the parts; `backend` is the caller's.  0 or -errno. */
-int remote_init(struct remote *r, const struct remote_store *store, uint32_t seed);
-void remote_start(struct remote *r, struct ev_loop *loop, const struct backend_events *events, void *context);
-/* Frees tickets and requests, whose completions are not called; before the store's connection ends. */
+/* For remote_init and the operations. */
+int remote_init_tables(struct remote *r, uint32_t seed);
+void remote_start(struct remote *r);
+/* Frees tickets and requests, without their completions. */
 void remote_clear(struct remote *r);
-/* The store is there (again): what is held is confirmed, what waits stands in the queue again, in order. */
-void remote_up(struct remote *r);
-/* When the first term ends that is renewed while the store is there; CLOCK_NEVER: it is, or there is none.  It looks at
- * all tickets. */
-clock_ms remote_needed(const struct remote *r);
-/* What a store tells unasked of a ticket of this mount; others are passed over. */
-enum remote_news {
-    REMOTE_HANDED_OVER, /* it holds, and is to claim */
-    REMOTE_MAY_BE_FREE, /* what it waits for: it is to ask again */
-    REMOTE_WANTED,      /* somebody waits for what it holds */
-    REMOTE_ENDED        /* for that reason */
+struct backend_counts remote_count(const struct remote *r);
+/* The store is up (again): verifies what is held; waiters queue again, in their order. */
+void remote_on_up(struct remote *r);
+/* The first deadline of a ticket that is renewed while the store is up; CLOCK_NEVER: the store is up, or there is no
+ * such ticket.  Looks at all tickets. */
+clock_ms remote_first_deadline(const struct remote *r);
+
+enum remote_event {
+    REMOTE_GRANTED,     /* the ticket must be claimed */
+    REMOTE_MAY_BE_FREE, /* the lock that it waits for: ask again */
+    REMOTE_WANTED,      /* another ticket waits for what it holds */
+    REMOTE_ENDED        /* for the reason `why` */
 };
-void remote_told(struct remote *r, const char *token, enum remote_news news, enum backend_end why);
-/* That a ticket has ended is said on another connection than its grant.  What was handed over, and not claimed in time
- * as the store was away, is asked for again under the same token: then its end is told behind its grant, so the store
- * is asked.  False: it is not that, and to be believed; a break and a release are, as who asked for them waits. */
-bool remote_doubt_end(struct remote *r, const char *token, enum backend_end why);
-/* The lock of that place may be free: of the tickets that wait there the first asks.  NULL: of all places. */
-void remote_changed(struct remote *r, struct remote_place *place);
-/* Operations of a backend. */
-struct backend_counts remote_counts(struct backend *b);
-bool remote_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size);
+/* An event from the store about a ticket of this mount.  Unknown tickets are ignored. */
+void remote_on_event(struct remote *r, const char *id, enum remote_event event, enum backend_end why);
+/* An end may be reported on another connection than the grant.  If a grant was not claimed in time because the store
+ * was away, it was acquired again under the same id; then the report may be of the earlier grant, so this verifies the
+ * ticket.  False: the report is of this grant.  A break and a release always are, because their caller waits. */
+bool remote_verify_end(struct remote *r, const char *id, enum backend_end why);
+/* The lock may be free: the first waiter of this mount asks again.  NULL: that of every lock. */
+void remote_retry_waiter(struct remote *r, struct remote_lock *lock);
 
-/* --- change.c: operations of a backend --- */
+/* --- update.c --- */
 
-void remote_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg);
-void remote_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
-                    backend_done *done, void *arg);
-void remote_renew(struct backend *b, const struct backend_renewal *renewals, size_t count);
-bool remote_release_range(struct backend *b, struct backend_ticket *ticket, uint64_t start, uint64_t end,
-                          backend_done *done, void *arg);
-void remote_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
-                backend_done *done, void *arg);
-void remote_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
+void remote_release(struct remote *r, struct remote_ticket *t, backend_done *done, void *arg);
+void remote_renew(struct remote *r, const struct backend_renewal *renewals, size_t count);
+void remote_set(struct remote *r, struct remote_ticket *t, const struct backend_change *change, backend_done *done,
+                void *arg);
+void remote_rename(struct remote *r, struct remote_ticket *t, const char *name, struct remote_ticket *replaced,
                    backend_done *done, void *arg);
+
+/* --- convert.c --- */
+
+void remote_convert(struct remote *r, struct remote_ticket *t, const struct backend_claim *claim, backend_done *done,
+                    void *arg);
 
 /* --- acquire.c --- */
 
+/* A grant that arrives after its term is requested again, for a claim that does not wait REMOTE_LATE_GRANTS times. */
 void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquire_done *done, void *arg);
-bool remote_cancel(struct backend *b, struct backend_ticket *ticket);
-/* Asks again for one that waits: a claim if it was handed over, else a look at the lock. */
+bool remote_cancel(struct remote *r, struct remote_ticket *t);
+/* Asks again for one that waits: claims it if it was granted, else looks at the lock. */
 void remote_refresh(struct remote *r, struct remote_ticket *t);
-/* `rank`, `wait` and `foreign` of what a heartbeat has found. */
-void remote_beaten(struct remote *r, const char *token, const struct remote_answer *answer);
+/* How often a waiter needs a heartbeat, ms. */
+int64_t remote_heartbeat_interval(const struct remote_ticket *t);
+/* Sends the heartbeat of all waiters, in as few requests as possible. */
+void remote_heartbeat(struct remote *r, clock_ms now);
+/* The answer to a heartbeat: `rank`, `wait` and `foreign`. */
+void remote_heartbeat_reply(struct remote *r, const char *id, const struct remote_answer *answer);
 
-/* --- keep.c --- */
+/* --- background.c --- */
 
-/* How often one that waits is spoken for. */
-int64_t remote_pause(const struct remote_ticket *t);
-/* The word of life of all that wait, in as few requests as may be. */
-void remote_beat(struct remote *r, clock_ms now);
-/* Sends the release of a ticket that is (to be) forgotten here, and does not
- * cease before the ticket must have run out.  `why`: as in remote_op. */
+/* Sends the release of a ticket that the caller frees, and repeats it until the ticket must have run out.  `why`: as in
+ * remote_request. */
 void remote_send_release(struct remote *r, const struct remote_ticket *t, const char *why, backend_done *done,
                          void *arg);
-/* The same for one whose acquire may have changed what its lock owner holds; `done` is told REMOTE_UNDO_MAX later at
- * the latest. */
+/* The same for one whose acquire may have changed what its lock owner holds; `done` gets the result after
+ * REMOTE_UNDO_MAX at the latest. */
 void remote_send_undo(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg);
-/* Extends one that holds to its ttl from now, in its turn; or asks whether it holds, which need not extend it, in its
- * turn or at once, so that what is asked behind it comes behind its answer. */
+bool remote_release_range(struct remote *r, struct remote_ticket *t, uint64_t start, uint64_t end, backend_done *done,
+                          void *arg);
+/* Extends a holder to its ttl from now, in the background. */
 void remote_extend(struct remote *r, struct remote_ticket *t);
-void remote_confirm_in_turn(struct remote *r, struct remote_ticket *t);
-void remote_confirm(struct remote *r, struct remote_ticket *t);
-/* The order of r->lane. */
-int remote_compare_lane(const void *a, const void *b);
-/* Tells its end, and forgets it: of one that holds, or waits.  `release`: the store may not know of it yet. */
-void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release);
-/* Lets the store know now what is past its deadline at a place, or has ended there: before who asks for the name. */
-void remote_tell_expired(struct remote *r, const char *name);
-/* What the store says of a place does not go with what is held there: asks it, as a renewal does, so that what it has
- * forgotten is lost now.  `sure`: it holds, so only what that excludes; NULL: all. */
-void remote_doubt(struct remote *r, struct remote_place *place, const struct remote_ticket *sure);
+/* Verifies a holder in the background, or at once, so that its answer comes before those of later requests. */
+void remote_verify_in_background(struct remote *r, struct remote_ticket *t);
+void remote_verify_ticket(struct remote *r, struct remote_ticket *t);
+/* The store's view of `lock` contradicts ours: renews our tickets on it, so that those it no longer has are lost now.
+ * If `holder` is given it surely holds, so this verifies only tickets that conflict with it. */
+void remote_verify(struct remote *r, struct remote_lock *lock, const struct remote_ticket *holder);
+/* The order of r->background. */
+int remote_compare_background(const void *a, const void *b);
+/* Reports the end of a ticket that holds or waits, and frees it.  `release`: the store may still have it. */
+void remote_end_ticket(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release);
+/* Releases in the store now what has expired or ended at a name, before another request for that name. */
+void remote_report_expired(struct remote *r, const char *name);
 
 /* --- deadlock.c --- */
 
@@ -310,67 +364,78 @@ bool remote_deadlocked(struct remote *r, const struct remote_ticket *t);
 
 /* --- ticket.c --- */
 
-struct remote_op *remote_op_new(struct remote *r, const struct remote_ticket *t);
-struct remote_op *remote_op_done(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg);
-void remote_op_free(struct remote_op *op);
-/* Sends it; see remote_store. */
-uint64_t remote_op_send(struct remote_op *op, struct remote_ticket *t, enum remote_procedure procedure,
-                        void (*answered)(struct remote_op *op, const struct remote_answer *answer), int64_t timeout);
-/* Calls its completion, if it has one, and frees it. */
-void remote_op_finish(struct remote_op *op, enum backend_result result);
+/* A request about the ticket, or about none (NULL). */
+struct remote_request *remote_request_new(struct remote *r, const struct remote_ticket *t);
+struct remote_request *remote_request_new_done(struct remote *r, const struct remote_ticket *t, backend_done *done,
+                                               void *arg);
+void remote_request_free(struct remote_request *request);
+/* With references to the values. */
+void remote_request_set_change(struct remote_request *request, const struct backend_change *change);
+/* See remote_store.send. */
+uint64_t remote_request_send(struct remote_request *request, struct remote_ticket *t, enum remote_procedure procedure,
+                             void (*on_answer)(struct remote_request *request, const struct remote_answer *answer),
+                             int64_t timeout);
+/* Calls `done`, if it is set, and frees the request. */
+void remote_request_finish(struct remote_request *request, enum backend_result result);
+/* For stores: the answer to a request that has no values. */
+void remote_request_answer(struct remote_request *request, enum backend_result result, clock_ms sent);
 
 struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, const struct backend_claim *claim);
-/* Out of all tables, and freed. */
+/* Removes it from all tables, and frees it. */
 void remote_ticket_free(struct remote *r, struct remote_ticket *t);
-struct remote_ticket *remote_ticket_find(struct remote *r, const char *token);
-/* The name that it is on; of a sequence ticket its own, else its place's. */
+/* NULL: this mount has no ticket with that id. */
+struct remote_ticket *remote_ticket_find(struct remote *r, const char *id);
+/* The lock's name; of a sequence ticket its own. */
 const char *remote_ticket_name(const struct remote_ticket *t);
 /* The only function that changes its state. */
-void remote_ticket_turn(struct remote *r, struct remote_ticket *t, enum remote_state state);
+void remote_ticket_set_state(struct remote *r, struct remote_ticket *t, enum remote_state state);
 void remote_ticket_rename(struct remote *r, struct remote_ticket *t, const char *name);
-/* Whether a grant may name that token: its own, or one of its lock owner at its place, which holds. */
-bool remote_ticket_may_adopt(struct remote *r, const struct remote_ticket *t, const char *token);
-/* It is the one that the store knows by that token: another of its lock owner that
- * was is forgotten. */
-void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *token);
-/* Whether it may have been under another name than this one when a request that named this one was carried out. */
+void remote_ticket_change(struct remote_ticket *t, const struct backend_change *change);
+/* Its deadline has passed, which is not reported yet. */
+bool remote_ticket_is_expired(const struct remote_ticket *t);
+/* May a grant to `t` carry this ticket id?  Yes for its own id, and for the id under which its lock owner already holds
+ * the lock. */
+bool remote_ticket_accepts_id(struct remote *r, const struct remote_ticket *t, const char *id);
+/* `t` takes over the id; the ticket of its lock owner that had it is freed. */
+void remote_ticket_adopt_id(struct remote *r, struct remote_ticket *t, const char *id);
+/* May it have been under another name than this one when the store carried out a request that named this one? */
 bool remote_ticket_has_moved(const struct remote_ticket *t, const char *name);
 /* Its times have changed. */
 void remote_ticket_schedule(struct remote *r, struct remote_ticket *t);
-/* Its term runs until then; it is due after what was asked for or, where the store's answer came so late that little
- * would be left, as is asked for of a term as long as what is left. */
+/* Its term ends at `deadline`.  It is due after what its claim says or, if the answer came so late that little would be
+ * left, after a third of what is left. */
 void remote_ticket_start_term(struct remote_ticket *t, clock_ms now, clock_ms deadline);
-/* The deadline of a lease that was recovered is that of its term, which may be fixed. */
+/* The deadline of a recovered lease is that of its term, which may be fixed. */
 void remote_ticket_fix_term(struct remote_ticket *t);
-/* To when the first is to be seen to. */
+/* Sets the timer to the next ticket of the agenda. */
 void remote_ticket_set_alarm(struct remote *r);
-/* What the store says that it holds: "start end mode …". */
+/* What it holds by the store's word: "start end mode …". */
 void remote_ticket_segments(struct remote_ticket *t, const char *text);
-/* Whether it holds some of these bytes, or asks for some. */
+/* Does it hold, or ask for, some of these bytes? */
 bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_t end);
-/* Forgets them.  False: nothing is left that it holds. */
-bool remote_ticket_cut(struct remote_ticket *t, uint64_t start, uint64_t end);
-/* Whether another ticket of this mount at its place is kin to these. */
-bool remote_ticket_has_kin(const struct remote_ticket *t, struct backend_identity kin);
-/* The ticket with which its lock owner holds already, and which is changed when it is granted; or NULL. */
-struct remote_ticket *remote_ticket_joins(const struct remote_ticket *t);
-/* How long it lives in the store without a word of this mount. */
+/* Removes these bytes from what it holds.  False: nothing is left. */
+bool remote_ticket_cut_range(struct remote_ticket *t, uint64_t start, uint64_t end);
+/* Has this mount another ticket on its lock with that identity? */
+bool remote_ticket_has_compatible(const struct remote_ticket *t, struct backend_identity identity);
+/* The ticket with which its lock owner holds the lock already, and which its grant changes; or NULL. */
+struct remote_ticket *remote_ticket_find_joined(const struct remote_ticket *t);
+/* How long it lives in the store without a heartbeat or renewal. */
 int64_t remote_ticket_liveness(const struct remote_ticket *t, int64_t ttl);
-bool remote_is_token(const char *token);
+bool remote_is_id(const char *id);
+/* A new random one. */
+void remote_make_id(char id[REMOTE_ID_SIZE]);
 /* "a/b" -> "b"; borrowed. */
 static inline const char *remote_leaf(const char *name)
 {
     const char *slash = strrchr(name, '/');
     return slash ? slash + 1 : name;
 }
-/* A new one, as no other is. */
-void remote_make_token(char token[REMOTE_TOKEN_SIZE]);
 /* "a/b" -> "a" (a new string, "" for what is in the root); *ret_leaf is "b". */
 char *remote_parent(const char *name, const char **ret_leaf);
 /* It may have been carried out, and the store has not said so. */
-bool remote_is_unknown(const struct remote_answer *answer);
-/* The term as this mount may believe in it: from before it was asked for, less
- * what clocks may differ by (the allowance of Redlock: ttl/100 + 2 ms). */
+bool remote_outcome_is_unknown(const struct remote_answer *answer);
+/* The end of the term on which this mount may rely: it counts from before the request was sent, less what clocks may
+ * differ by (the allowance of Redlock: ttl/100 + 2 ms). */
 clock_ms remote_deadline(clock_ms sent, int64_t ttl);
 
 #endif

@@ -15,9 +15,9 @@ char *remote_parent(const char *name, const char **ret_leaf)
     return g_strndup(name, slash ? (gsize)(slash - name) : 0);
 }
 
-bool remote_is_token(const char *token)
+bool remote_is_id(const char *id)
 {
-    return strlen(token) == REMOTE_TOKEN_SIZE - 1 && strspn(token, "0123456789abcdef") == REMOTE_TOKEN_SIZE - 1;
+    return strlen(id) == REMOTE_ID_SIZE - 1 && strspn(id, "0123456789abcdef") == REMOTE_ID_SIZE - 1;
 }
 
 clock_ms remote_deadline(clock_ms sent, int64_t ttl)
@@ -25,48 +25,48 @@ clock_ms remote_deadline(clock_ms sent, int64_t ttl)
     return sent + ttl - (ttl / 100 + 2);
 }
 
-void remote_make_token(char token[REMOTE_TOKEN_SIZE])
+void remote_make_id(char id[REMOTE_ID_SIZE])
 {
-    unsigned char random[(REMOTE_TOKEN_SIZE - 1) / 2];
+    unsigned char random[(REMOTE_ID_SIZE - 1) / 2];
     while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
     for (size_t i = 0; i < sizeof random; i++) {
-        token[2 * i] = "0123456789abcdef"[random[i] >> 4];
-        token[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
+        id[2 * i] = "0123456789abcdef"[random[i] >> 4];
+        id[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
     }
-    token[REMOTE_TOKEN_SIZE - 1] = '\0';
+    id[REMOTE_ID_SIZE - 1] = '\0';
 }
 
-static struct remote_place *ticket_place_of(struct remote *r, const char *name, bool sequence)
+static struct remote_lock *ticket_place_of(struct remote *r, const char *name, bool sequence)
 {
-    GHashTable *table = sequence ? r->queues : r->places;
-    struct remote_place *place = g_hash_table_lookup(table, name);
-    if (!place) {
-        place = g_new0(struct remote_place, 1);
-        place->name = g_strdup(name);
-        place->sequence = sequence;
-        LIST_INIT(&place->tickets);
-        g_hash_table_insert(table, place->name, place);
+    GHashTable *table = sequence ? r->queues : r->locks;
+    struct remote_lock *lock = g_hash_table_lookup(table, name);
+    if (!lock) {
+        lock = g_new0(struct remote_lock, 1);
+        lock->name = g_strdup(name);
+        lock->sequence = sequence;
+        LIST_INIT(&lock->tickets);
+        g_hash_table_insert(table, lock->name, lock);
     }
-    return place;
+    return lock;
 }
 
 static void ticket_join(struct remote *r, struct remote_ticket *t, const char *name, bool sequence)
 {
-    t->place = ticket_place_of(r, name, sequence);
-    t->place->held += t->state == REMOTE_HELD;
-    LIST_INSERT_HEAD(&t->place->tickets, t, link);
+    t->lock = ticket_place_of(r, name, sequence);
+    t->lock->held += t->state == REMOTE_HELD;
+    LIST_INSERT_HEAD(&t->lock->tickets, t, link);
 }
 
 static void ticket_leave(struct remote *r, struct remote_ticket *t)
 {
-    struct remote_place *place = t->place;
+    struct remote_lock *lock = t->lock;
     LIST_REMOVE(t, link);
-    place->held -= t->state == REMOTE_HELD;
-    if (LIST_EMPTY(&place->tickets)) {
-        g_hash_table_remove(place->sequence ? r->queues : r->places, place->name);
-        g_free(place->name);
-        g_free(place);
+    lock->held -= t->state == REMOTE_HELD;
+    if (LIST_EMPTY(&lock->tickets)) {
+        g_hash_table_remove(lock->sequence ? r->queues : r->locks, lock->name);
+        g_free(lock->name);
+        g_free(lock);
     }
 }
 
@@ -83,69 +83,91 @@ static void ticket_turn_waiting(struct remote *r, struct remote_ticket *t, enum 
         LIST_REMOVE(t, waiters);
     }
     r->waiting = waits ? r->waiting + 1 : r->waiting - 1;
-    t->place->waiting = waits ? t->place->waiting + 1 : t->place->waiting - 1;
-    r->store->waits(r, t, to);
-}
-
-struct remote_op *remote_op_new(struct remote *r, const struct remote_ticket *t)
-{
-    struct remote_op *op = g_new0(struct remote_op, 1);
-    op->r = r;
-    if (t) {
-        memcpy(op->token, t->token, sizeof op->token);
+    t->lock->waiting = waits ? t->lock->waiting + 1 : t->lock->waiting - 1;
+    if (r->store->on_waiting) {
+        r->store->on_waiting(r, t, to);
     }
-    LIST_INSERT_HEAD(&r->ops, op, link);
-    return op;
 }
 
-void remote_op_free(struct remote_op *op)
+struct remote_request *remote_request_new(struct remote *r, const struct remote_ticket *t)
 {
-    LIST_REMOVE(op, link);
-    op->r->under_way -= op->in_lane;
-    g_clear_pointer(&op->change.meta, g_bytes_unref);
-    g_clear_pointer(&op->change.content, g_bytes_unref);
-    g_clear_pointer(&op->segments, g_array_unref);
-    g_free(op->name);
-    g_free(op->file);
-    g_free(op->replaced);
-    g_free(op);
+    struct remote_request *request = g_new0(struct remote_request, 1);
+    request->r = r;
+    if (t) {
+        memcpy(request->id, t->id, sizeof request->id);
+    }
+    LIST_INSERT_HEAD(&r->requests, request, link);
+    return request;
 }
 
-struct remote_op *remote_op_done(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg)
+void remote_request_free(struct remote_request *request)
 {
-    struct remote_op *op = remote_op_new(r, t);
-    op->done = done;
-    op->arg = arg;
-    return op;
+    LIST_REMOVE(request, link);
+    request->r->background_pending -= request->in_background;
+    g_clear_pointer(&request->change.meta, g_bytes_unref);
+    g_clear_pointer(&request->change.content, g_bytes_unref);
+    g_clear_pointer(&request->segments, g_array_unref);
+    g_free(request->name);
+    g_free(request->ticket_name);
+    g_clear_pointer(&request->directory.meta, g_bytes_unref);
+    g_free(request->replaced);
+    g_free(request->match);
+    g_free(request->after);
+    g_free(request);
 }
 
-uint64_t remote_op_send(struct remote_op *op, struct remote_ticket *t, enum remote_procedure procedure,
-                        void (*answered)(struct remote_op *op, const struct remote_answer *answer), int64_t timeout)
+struct remote_request *remote_request_new_done(struct remote *r, const struct remote_ticket *t, backend_done *done,
+                                               void *arg)
 {
-    op->procedure = procedure;
-    op->answered = answered;
-    op->serial = ++op->r->serials;
-    return op->r->store->call(op, t, timeout);
+    struct remote_request *request = remote_request_new(r, t);
+    request->done = done;
+    request->arg = arg;
+    return request;
 }
 
-bool remote_is_unknown(const struct remote_answer *answer)
+uint64_t remote_request_send(struct remote_request *request, struct remote_ticket *t, enum remote_procedure procedure,
+                             void (*answered)(struct remote_request *request, const struct remote_answer *answer),
+                             int64_t timeout)
+{
+    request->procedure = procedure;
+    request->on_answer = answered;
+    request->serial = ++request->r->serials;
+    return request->r->store->send(request, t, timeout);
+}
+
+bool remote_outcome_is_unknown(const struct remote_answer *answer)
 {
     return answer->outcome == REMOTE_UNKNOWN || (answer->outcome != REMOTE_ANSWERED && answer->repeated);
 }
 
-void remote_op_finish(struct remote_op *op, enum backend_result result)
+void remote_request_set_change(struct remote_request *request, const struct backend_change *c)
 {
-    if (op->done) {
-        op->done(op->arg, result);
+    request->change.set = c->set;
+    request->change.meta = c->meta ? g_bytes_ref(c->meta) : NULL;
+    request->change.content = c->content ? g_bytes_ref(c->content) : NULL;
+}
+
+void remote_request_answer(struct remote_request *request, enum backend_result result, clock_ms sent)
+{
+    request->on_answer(
+        request, &(struct remote_answer){.outcome = result == BACKEND_UNREACHABLE ? REMOTE_REFUSED : REMOTE_ANSWERED,
+                                         .result = result,
+                                         .sent = sent});
+}
+
+void remote_request_finish(struct remote_request *request, enum backend_result result)
+{
+    if (request->done) {
+        request->done(request->arg, result);
     }
-    remote_op_free(op);
+    remote_request_free(request);
 }
 
 struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, const struct backend_claim *claim)
 {
     struct remote_ticket *t = g_new0(struct remote_ticket, 1);
     const char *leaf;
-    remote_make_token(t->token);
+    remote_make_id(t->id);
     t->head = (struct backend_ticket){
         .user = claim->user,
         .kind = (uint8_t)claim->kind,
@@ -172,23 +194,23 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
     } else {
         ticket_join(r, t, name, false);
     }
-    g_hash_table_insert(r->tickets, t->token, t);
+    g_hash_table_insert(r->tickets, t->id, t);
     skiplist_insert(&r->agenda, t);
     return t;
 }
 
 void remote_ticket_free(struct remote *r, struct remote_ticket *t)
 {
-    if (t->asked) { /* not to be made again, after its release */
-        r->store->forget(r, t->request);
-        remote_op_free(t->asked);
+    if (t->acquiring) { /* not to be made again, after its release */
+        r->store->forget(r, t->acquiring_call);
+        remote_request_free(t->acquiring);
     }
-    remote_ticket_turn(r, t, REMOTE_ASKED);
+    remote_ticket_set_state(r, t, REMOTE_ACQUIRING);
     skiplist_remove(&r->agenda, t);
-    if (t->in_lane) {
-        skiplist_remove(&r->lane, t);
+    if (t->in_background) {
+        skiplist_remove(&r->background, t);
     }
-    g_hash_table_remove(r->tickets, t->token);
+    g_hash_table_remove(r->tickets, t->id);
     ticket_leave(r, t);
     g_clear_pointer(&t->meta, g_bytes_unref);
     g_clear_pointer(&t->head.content, g_bytes_unref);
@@ -200,20 +222,38 @@ void remote_ticket_free(struct remote *r, struct remote_ticket *t)
 
 const char *remote_ticket_name(const struct remote_ticket *t)
 {
-    return t->place->sequence ? t->name : t->place->name;
+    return t->lock->sequence ? t->name : t->lock->name;
 }
 
-struct remote_ticket *remote_ticket_find(struct remote *r, const char *token)
+struct remote_ticket *remote_ticket_find(struct remote *r, const char *id)
 {
-    return g_hash_table_lookup(r->tickets, token);
+    return g_hash_table_lookup(r->tickets, id);
 }
 
-void remote_ticket_turn(struct remote *r, struct remote_ticket *t, enum remote_state state)
+void remote_ticket_set_state(struct remote *r, struct remote_ticket *t, enum remote_state state)
 {
-    t->place->held = t->place->held + (state == REMOTE_HELD) - (t->state == REMOTE_HELD);
+    t->lock->held = t->lock->held + (state == REMOTE_HELD) - (t->state == REMOTE_HELD);
     ticket_turn_waiting(r, t, state);
     t->state = state;
     t->head.held = state == REMOTE_HELD;
+}
+
+void remote_ticket_change(struct remote_ticket *t, const struct backend_change *c)
+{
+    t->changes++;
+    if (c->set & BACKEND_SET_META) {
+        g_clear_pointer(&t->meta, g_bytes_unref);
+        t->meta = c->meta ? g_bytes_ref(c->meta) : NULL;
+    }
+    if (c->set & BACKEND_SET_CONTENT) {
+        g_clear_pointer(&t->head.content, g_bytes_unref);
+        t->head.content = c->content ? g_bytes_ref(c->content) : NULL;
+    }
+}
+
+bool remote_ticket_is_expired(const struct remote_ticket *t)
+{
+    return t->head.deadline <= clock_now();
 }
 
 void remote_ticket_rename(struct remote *r, struct remote_ticket *t, const char *name)
@@ -224,24 +264,24 @@ void remote_ticket_rename(struct remote *r, struct remote_ticket *t, const char 
 
 bool remote_ticket_has_moved(const struct remote_ticket *t, const char *name)
 {
-    return t->renaming || strcmp(t->place->name, name) != 0;
+    return t->renaming || strcmp(t->lock->name, name) != 0;
 }
 
-bool remote_ticket_may_adopt(struct remote *r, const struct remote_ticket *t, const char *token)
+bool remote_ticket_accepts_id(struct remote *r, const struct remote_ticket *t, const char *id)
 {
-    const struct remote_ticket *was = remote_ticket_find(r, token);
+    const struct remote_ticket *was = remote_ticket_find(r, id);
     if (was == t) {
         return true;
     }
-    if (!t->lock_owner || !remote_is_token(token)) {
+    if (!t->lock_owner || !remote_is_id(id)) {
         return false;
     }
-    return !was || (was->place == t->place && was->lock_owner == t->lock_owner && was->state == REMOTE_HELD);
+    return !was || (was->lock == t->lock && was->lock_owner == t->lock_owner && was->state == REMOTE_HELD);
 }
 
-void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *token)
+void remote_ticket_adopt_id(struct remote *r, struct remote_ticket *t, const char *id)
 {
-    struct remote_ticket *was = remote_ticket_find(r, token);
+    struct remote_ticket *was = remote_ticket_find(r, id);
     if (was == t) {
         return;
     }
@@ -252,15 +292,15 @@ void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *
         t->handle = was->handle;
         remote_ticket_free(r, was);
     }
-    g_hash_table_remove(r->tickets, t->token);
-    memcpy(t->token, token, REMOTE_TOKEN_SIZE);
-    g_hash_table_insert(r->tickets, t->token, t);
+    g_hash_table_remove(r->tickets, t->id);
+    memcpy(t->id, id, REMOTE_ID_SIZE);
+    g_hash_table_insert(r->tickets, t->id, t);
 }
 
 void remote_ticket_set_alarm(struct remote *r)
 {
     const struct remote_ticket *first = skiplist_item(skiplist_first(&r->agenda));
-    clock_ms next = MAX(MIN(first ? first->next : CLOCK_NEVER, r->beat), 1); /* 0 would stop it */
+    clock_ms next = MAX(MIN(first ? first->next : CLOCK_NEVER, r->next_heartbeat), 1); /* 0 would stop it */
     struct itimerspec at = {.it_value = clock_timespec(next)};
     /* a later one is set when this one has gone off */
     if (next >= r->armed) {
@@ -331,7 +371,7 @@ bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_
     return covers;
 }
 
-bool remote_ticket_cut(struct remote_ticket *t, uint64_t start, uint64_t end)
+bool remote_ticket_cut_range(struct remote_ticket *t, uint64_t start, uint64_t end)
 {
     if (!t->segments) {
         return start > 0 || end < BACKEND_RANGE_MAX;
@@ -344,10 +384,10 @@ bool remote_ticket_cut(struct remote_ticket *t, uint64_t start, uint64_t end)
     return left->len > 0;
 }
 
-bool remote_ticket_has_kin(const struct remote_ticket *t, struct backend_identity kin)
+bool remote_ticket_has_compatible(const struct remote_ticket *t, struct backend_identity kin)
 {
     struct remote_ticket *other;
-    LIST_FOREACH(other, &t->place->tickets, link) {
+    LIST_FOREACH(other, &t->lock->tickets, link) {
         if (other != t && backend_identity_matches(BACKEND_IDENTITY(other), kin)) {
             return true;
         }
@@ -355,9 +395,9 @@ bool remote_ticket_has_kin(const struct remote_ticket *t, struct backend_identit
     return false;
 }
 
-struct remote_ticket *remote_ticket_joins(const struct remote_ticket *t)
+struct remote_ticket *remote_ticket_find_joined(const struct remote_ticket *t)
 {
-    struct remote_ticket *other = t->lock_owner ? LIST_FIRST(&t->place->tickets) : NULL;
+    struct remote_ticket *other = t->lock_owner ? LIST_FIRST(&t->lock->tickets) : NULL;
     while (other && (other == t || other->lock_owner != t->lock_owner || other->state != REMOTE_HELD)) {
         other = LIST_NEXT(other, link);
     }
@@ -366,5 +406,5 @@ struct remote_ticket *remote_ticket_joins(const struct remote_ticket *t)
 
 int64_t remote_ticket_liveness(const struct remote_ticket *t, int64_t ttl)
 {
-    return t->place->sequence ? ttl : MIN(ttl, REMOTE_LIVENESS);
+    return t->lock->sequence ? ttl : MIN(ttl, REMOTE_LIVENESS);
 }

@@ -96,9 +96,9 @@ static void batch_on_limit(struct ev_loop *loop, ev_timer *timer, int events)
     struct zk_batch *batch = timer->data;
     (void)loop, (void)events;
     enum remote_outcome outcome = batch->was_sent || !batch->parked ? REMOTE_UNKNOWN : REMOTE_NOT_SENT;
-    if (batch->op) {
+    if (batch->request) {
         batch->flow->failed(batch, outcome);
-        batch->op = NULL;
+        batch->request = NULL;
     }
     if (!batch->flow->persists) {
         batch_end(batch);
@@ -111,11 +111,11 @@ static void batch_on_timer(struct ev_loop *loop, ev_timer *timer, int events)
     batch_continue(timer->data);
 }
 
-void *batch_new(struct zookeeper *z, const struct zk_flow *flow, struct remote_op *op)
+void *batch_new(struct zookeeper *z, const struct zk_flow *flow, struct remote_request *request)
 {
     struct zk_batch *batch = g_malloc0(flow->size);
     batch->z = z;
-    batch->op = op;
+    batch->request = request;
     batch->flow = flow;
     batch->replies = g_ptr_array_new_with_free_func(batch_reply_free);
     batch->before = g_ptr_array_new_with_free_func(batch_reply_free);
@@ -298,12 +298,12 @@ static void batch_on_watched(int rc, const char *value, int length, const struct
     batch_on_data(rc, value, length, stat, data);
 }
 
-void batch_watch(struct zk_batch *batch, const char *path, const char *token)
+void batch_watch(struct zk_batch *batch, const char *path, const char *id)
 {
     struct zk_reply *reply = batch_add_reply(batch);
     reply->name = g_strdup(path);
-    if (token) {
-        node_add_watch(batch->z, path, token);
+    if (id) {
+        node_add_watch(batch->z, path, id);
     }
     batch_note_refused(reply, zoo_aget(batch->z->handle, path, 1, batch_on_watched, reply));
 }
@@ -491,30 +491,30 @@ enum backend_result batch_result(struct zk_batch *batch, int rc)
 
 /* --- one write to a node at a time --- */
 
-static const struct zk_batch *batch_writer(const struct zookeeper *z, const char *token)
+static const struct zk_batch *batch_writer(const struct zookeeper *z, const char *id)
 {
     const struct zk_batch *batch;
     TAILQ_FOREACH(batch, &z->batches, link) {
-        if (g_strcmp0(batch->writes, token) == 0) {
+        if (g_strcmp0(batch->writes, id) == 0) {
             return batch;
         }
     }
     return NULL;
 }
 
-bool batch_is_written(const struct zookeeper *z, const char *token)
+bool batch_is_written(const struct zookeeper *z, const char *id)
 {
-    return batch_writer(z, token);
+    return batch_writer(z, id);
 }
 
-bool batch_begin_write(struct zk_batch *batch, const char *token)
+bool batch_begin_write(struct zk_batch *batch, const char *id)
 {
-    const struct zk_batch *writer = batch_writer(batch->z, token);
+    const struct zk_batch *writer = batch_writer(batch->z, id);
     if (writer) {
         batch->parked = writer != batch;
     } else {
         g_free(batch->writes);
-        batch->writes = g_strdup(token);
+        batch->writes = g_strdup(id);
     }
     return !batch->parked;
 }
@@ -550,13 +550,13 @@ enum backend_result batch_confirm_write(struct zk_batch *batch)
 
 void batch_finish(struct zk_batch *batch, enum backend_result result)
 {
-    struct remote_op *op = batch->op;
+    struct remote_request *request = batch->request;
     struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = result, .sent = batch->sent};
     answer.outcome = result == BACKEND_UNREACHABLE ? REMOTE_REFUSED : REMOTE_ANSWERED;
     answer.repeated = batch->was_sent;
-    batch->op = NULL;
-    if (op) {
-        op->answered(op, &answer);
+    batch->request = NULL;
+    if (request) {
+        request->on_answer(request, &answer);
     }
     batch_end(batch);
 }

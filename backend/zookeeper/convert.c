@@ -88,24 +88,24 @@ static void convert_raise(struct zk_batch *batch, zk_raised *raised)
 static void convert_on_written(struct zk_batch *batch)
 {
     struct zookeeper *z = batch->z;
-    char *token = g_strdup(zk_update_of(batch)->token);
+    char *id = g_strdup(zk_update_of(batch)->id);
     enum backend_result result = batch_confirm_write(batch);
-    struct zk_node *node = node_find(z, token);
+    struct zk_node *node = node_find(z, id);
     if (node) {
         node->blocker_changed = true; /* if its queue is being read just now */
     }
     batch_finish(batch, result);
-    remote_told(&z->remote, token, REMOTE_MAY_BE_FREE, BACKEND_LOST);
-    g_free(token);
+    remote_on_event(&z->remote, id, REMOTE_MAY_BE_FREE, BACKEND_LOST);
+    g_free(id);
 }
 
 static void convert_into(struct zk_batch *batch)
 {
-    if (!node_find(batch->z, zk_update_of(batch)->token) || !batch->op) {
+    if (!node_find(batch->z, zk_update_of(batch)->id) || !batch->request) {
         batch_finish_soon(batch, BACKEND_STALE);
         return;
     }
-    const struct backend_claim *claim = &batch->op->claim;
+    const struct backend_claim *claim = &batch->request->claim;
     struct zk_node *draft = batch_begin_draft(batch);
     draft->kind = (uint8_t)claim->kind;
     draft->mode = (uint8_t)claim->mode;
@@ -113,7 +113,7 @@ static void convert_into(struct zk_batch *batch)
     draft->automatic = false;
     draft->handle = claim->handle;
     draft->lock_owner = claim->lock_owner;
-    node_change(draft, &batch->op->change);
+    node_change(draft, &batch->request->change);
     batch_send_draft(batch);
     batch_mark_held(batch, draft);
     batch_then(batch, convert_on_written);
@@ -141,12 +141,13 @@ static void convert_if_exclusive(struct zk_batch *batch, enum backend_result res
 void convert_begin(struct zk_batch *batch)
 {
     const struct zk_update *change = zk_update_of(batch);
-    if (convert_is_deferred(batch) || !batch_begin_write(batch, change->token)) {
+    if (convert_is_deferred(batch) || !batch_begin_write(batch, change->id)) {
         return;
     }
-    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->token);
-    const struct zk_node *node = node_find(batch->z, change->token);
-    bool stronger = t && node && t->state == REMOTE_HELD && batch->op && batch->op->claim.mode == BACKEND_EXCLUSIVE;
+    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->id);
+    const struct zk_node *node = node_find(batch->z, change->id);
+    bool stronger =
+        t && node && t->state == REMOTE_HELD && batch->request && batch->request->claim.mode == BACKEND_EXCLUSIVE;
     if (stronger && node->may_be_shared) {
         convert_raise(batch, convert_if_exclusive);
     } else {
@@ -161,21 +162,21 @@ static void convert_find_owned(struct zk_batch *batch, struct remote_ticket **re
 {
     struct zk_update *change = zk_update_of(batch);
     struct remote *r = &batch->z->remote;
-    struct remote_place *place = g_hash_table_lookup(r->places, change->lock);
-    struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
+    struct remote_lock *lock = g_hash_table_lookup(r->locks, change->lock);
+    struct remote_ticket *t = lock ? LIST_FIRST(&lock->tickets) : NULL;
     GHashTableIter each;
-    gpointer token;
+    gpointer id;
     struct zk_node *node;
     while (t && !(t->lock_owner == change->lock_owner && t->state == REMOTE_HELD)) {
         t = LIST_NEXT(t, link);
     }
     *ret_ticket = t;
-    g_free(change->token);
-    change->token = t ? g_strdup(t->token) : NULL;
+    g_free(change->id);
+    change->id = t ? g_strdup(t->id) : NULL;
     g_hash_table_iter_init(&each, batch->z->nodes);
-    while (!t && !change->token && g_hash_table_iter_next(&each, &token, (gpointer *)&node)) {
+    while (!t && !change->id && g_hash_table_iter_next(&each, &id, (gpointer *)&node)) {
         bool its = node->lock_owner == change->lock_owner && strcmp(node->lock, change->lock) == 0;
-        change->token = its && !remote_ticket_find(r, token) ? g_strdup(token) : NULL;
+        change->id = its && !remote_ticket_find(r, id) ? g_strdup(id) : NULL;
     }
 }
 
@@ -186,7 +187,7 @@ static void convert_on_weakened(struct zk_batch *batch)
 
 static void convert_on_removed(struct zk_batch *batch)
 {
-    g_hash_table_remove(batch->z->nodes, zk_update_of(batch)->token);
+    g_hash_table_remove(batch->z->nodes, zk_update_of(batch)->id);
     batch_finish(batch, BACKEND_OK);
 }
 
@@ -195,8 +196,8 @@ void convert_release_range(struct zk_batch *batch)
     const struct zk_update *change = zk_update_of(batch);
     struct remote_ticket *t;
     convert_find_owned(batch, &t);
-    const struct zk_node *node = change->token ? node_find(batch->z, change->token) : NULL;
-    if (node && t && !batch_begin_write(batch, change->token)) {
+    const struct zk_node *node = change->id ? node_find(batch->z, change->id) : NULL;
+    if (node && t && !batch_begin_write(batch, change->id)) {
         return;
     }
     if (!node || (t && node->mode == t->head.mode && !node->unconfirmed)) {
@@ -257,17 +258,16 @@ static void convert_back_if_exclusive(struct zk_batch *batch, enum backend_resul
 bool convert_undo(struct zk_batch *batch, zk_step *next)
 {
     struct zk_update *change = zk_update_of(batch);
-    struct remote_place *place = change->lock_owner ? g_hash_table_lookup(batch->z->remote.places, change->lock) : NULL;
-    const struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
-    while (t &&
-           !(t->lock_owner == change->lock_owner && t->state == REMOTE_HELD && strcmp(t->token, change->token) != 0)) {
+    struct remote_lock *lock = change->lock_owner ? g_hash_table_lookup(batch->z->remote.locks, change->lock) : NULL;
+    const struct remote_ticket *t = lock ? LIST_FIRST(&lock->tickets) : NULL;
+    while (t && !(t->lock_owner == change->lock_owner && t->state == REMOTE_HELD && strcmp(t->id, change->id) != 0)) {
         t = LIST_NEXT(t, link);
     }
-    const struct zk_node *node = t ? node_find(batch->z, t->token) : NULL;
+    const struct zk_node *node = t ? node_find(batch->z, t->id) : NULL;
     if (!node) {
         return false;
     }
-    if (!batch_begin_write(batch, t->token)) {
+    if (!batch_begin_write(batch, t->id)) {
         return true;
     }
     bool weaker = t->head.mode == BACKEND_EXCLUSIVE && node->may_be_shared;

@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "backend/log.h"
 #include "backend/zookeeper/private.h"
 
 /* --- its node --- */
@@ -17,7 +16,7 @@ static void create_on_parent(struct zk_batch *batch)
 {
     const struct zk_reply *get = batch_reply(batch, 0), *made = batch_reply(batch, 1), *create = batch_reply(batch, 2);
     const struct remote_ticket *t = rank_ticket(batch);
-    bool in_root = !strchr(t->place->name, '/');
+    bool in_root = !strchr(t->lock->name, '/');
     struct zk_data data;
     node_decode(get->data, &data);
     bool well = in_root || data.directory;
@@ -46,7 +45,7 @@ static void create_send_create(struct zk_batch *batch)
     const struct remote_ticket *t = rank_ticket(batch);
     char *prefix = node_prefix(batch->z, t);
     struct zk_node *node = node_register(batch->z, t, NULL, 0);
-    GBytes *bytes = node_encode(node, t->token);
+    GBytes *bytes = node_encode(node, t->id);
     batch_create(batch, prefix, bytes, ZOO_EPHEMERAL_SEQUENTIAL);
     batch_children(batch, batch->path, false);
     batch_get(batch, batch->path);
@@ -61,9 +60,9 @@ static void create_make_lock(struct zk_batch *batch, bool delays)
 {
     const struct remote_ticket *t = rank_ticket(batch);
     int32_t number;
-    const char *leaf = remote_leaf(t->place->name);
-    if (t->place->sequence || node_parse_number(leaf, &number)) { /* such a name would be a ticket of the directory */
-        rank_finish_with(batch, t->place->sequence ? BACKEND_MISSING : BACKEND_INVALID);
+    const char *leaf = remote_leaf(t->lock->name);
+    if (t->lock->sequence || node_parse_number(leaf, &number)) { /* such a name would be a ticket of the directory */
+        rank_finish_with(batch, t->lock->sequence ? BACKEND_MISSING : BACKEND_INVALID);
     } else {
         rank_watch_directory(batch);
         batch_create(batch, batch->path, NULL, delays ? ZOO_PERSISTENT : ZOO_CONTAINER);
@@ -130,7 +129,7 @@ static void create_on_data(struct zk_batch *batch)
     for (guint i = 0, answers = batch->replies->len; i < answers; i++) {
         struct zk_data data;
         node_decode(batch_reply(batch, i)->data, &data);
-        if (strcmp(data.token, change->token) != 0) {
+        if (strcmp(data.id, change->id) != 0) {
             g_clear_pointer(&change->earlier->pdata[i], g_free);
         }
         node_data_clear(&data);
@@ -143,7 +142,7 @@ static void create_on_searched(struct zk_batch *batch)
     struct zk_update *change = zk_update_of(batch);
     node_replace_queue(&change->earlier, batch->path, batch_reply(batch, 1)->children);
     for (guint i = change->earlier->len; i-- > 0;) {
-        if (!change->sequence && !node_has_token(strrchr(change->earlier->pdata[i], '/') + 1, change->token)) {
+        if (!change->sequence && !node_has_token(strrchr(change->earlier->pdata[i], '/') + 1, change->id)) {
             g_ptr_array_remove_index(change->earlier, i);
         }
     }
@@ -169,7 +168,7 @@ void create_remove_earlier(struct zk_batch *batch, zk_step *next)
 static bool create_is_excluded(const struct remote_ticket *t)
 {
     const struct remote_ticket *other;
-    LIST_FOREACH(other, &t->place->tickets, link) {
+    LIST_FOREACH(other, &t->lock->tickets, link) {
         bool shared = other->head.mode == BACKEND_SHARED && t->head.mode == BACKEND_SHARED;
         if (other->state == REMOTE_HELD && !shared &&
             !backend_identity_matches(BACKEND_IDENTITY(other), BACKEND_IDENTITY(t))) {
@@ -181,57 +180,23 @@ static bool create_is_excluded(const struct remote_ticket *t)
 
 void create_begin(struct zk_batch *batch)
 {
-    const struct remote_ticket *t = rank_ticket(batch), *was = remote_ticket_joins(t);
+    const struct remote_ticket *t = rank_ticket(batch), *was = remote_ticket_find_joined(t);
     if (!batch->path) {
-        batch->path = node_path(batch->z, t->place->name);
+        batch->path = node_path(batch->z, t->lock->name);
     }
-    const struct zk_node *held = was && !create_is_excluded(t) ? node_find(batch->z, was->token) : NULL;
+    const struct zk_node *held = was && !create_is_excluded(t) ? node_find(batch->z, was->id) : NULL;
     enum backend_mode mode = held ? rank_joined_mode(t, was) : BACKEND_EXCLUSIVE;
     if (held && held->may_be_shared && mode == BACKEND_EXCLUSIVE && t->head.mode == BACKEND_SHARED) {
         batch->parked = true; /* until the claim that weakened it is undone */
-    } else if (held && !batch_begin_write(batch, was->token)) {
+    } else if (held && !batch_begin_write(batch, was->id)) {
         return;
     } else if (held && (!held->may_be_shared || mode == BACKEND_SHARED)) {
-        rank_join(batch, was, node_find(batch->z, t->token));
-    } else if (node_find(batch->z, t->token)) {
+        rank_join(batch, was, node_find(batch->z, t->id));
+    } else if (node_find(batch->z, t->id)) {
         rank_read_queue(batch);
     } else if (batch->was_sent) {
         create_remove_earlier(batch, create_create);
     } else {
         create_create(batch);
     }
-}
-
-/* --- the operation --- */
-
-/* Refuses names that the servers cannot keep or that would be a ticket. */
-static enum backend_result create_check(const char *name, const struct backend_claim *claim)
-{
-    const char *leaf = remote_leaf(name);
-    if (!*name) {
-        return BACKEND_IS_DIRECTORY;
-    }
-    if (claim->sequence && (!g_str_has_suffix(leaf, "-") || strlen(leaf) + 10 > 255)) {
-        return BACKEND_INVALID;
-    }
-    return node_is_name(name) ? BACKEND_OK : BACKEND_INVALID;
-}
-
-struct backend_ticket *zk_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                  backend_acquire_done *done, void *arg)
-{
-    struct zookeeper *z = (struct zookeeper *)b;
-    enum backend_result result = create_check(name, claim);
-    if (result != BACKEND_OK) {
-        done(arg, result, NULL, NULL);
-        return NULL;
-    }
-    if (claim->kind == BACKEND_FCNTL && (claim->start > 0 || claim->end < BACKEND_RANGE_MAX) && !z->ranges_noticed) {
-        log_notice("a lock of a range of bytes covers the whole lock on ZooKeeper");
-        z->ranges_noticed = true;
-    }
-    remote_tell_expired(&z->remote, name);
-    struct remote_ticket *t = remote_ticket_new(&z->remote, name, claim);
-    remote_acquire(&z->remote, t, done, arg);
-    return &t->head;
 }

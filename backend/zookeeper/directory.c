@@ -6,16 +6,14 @@
  */
 #include <string.h>
 
-#include "backend/log.h"
 #include "backend/zookeeper/private.h"
 
 struct directory_flow {
     struct zk_batch batch;
-    char *parent;                        /* the node of the directory above */
-    uint64_t nonce;                      /* of mkdir: marks the node that this flow made */
-    struct backend_directory attributes; /* of mkdir and set_directory; meta is owned */
-    int32_t version;                     /* of rmdir: the node's when it was read */
-    GPtrArray *left;                     /* of rmdir: nodes in it that locks may have left behind */
+    char *parent;    /* the node of the directory above */
+    uint64_t nonce;  /* of mkdir: marks the node that this flow made */
+    int32_t version; /* of rmdir: the node's when it was read */
+    GPtrArray *left; /* of rmdir: nodes in it that locks may have left behind */
 };
 
 static struct directory_flow *directory_of(struct zk_batch *batch)
@@ -27,22 +25,21 @@ static void directory_clear(struct zk_batch *batch)
 {
     struct directory_flow *flow = directory_of(batch);
     g_free(flow->parent);
-    g_clear_pointer(&flow->attributes.meta, g_bytes_unref);
     g_clear_pointer(&flow->left, g_ptr_array_unref);
 }
 
 static void directory_finish(struct zk_batch *batch, enum backend_result result)
 {
-    struct remote_op *op = batch->op;
-    batch->op = NULL;
+    struct remote_request *request = batch->request;
+    batch->request = NULL;
     batch_end(batch);
-    remote_op_finish(op, result);
+    remote_request_answer(request, result, 0);
 }
 
 static void directory_failed(struct zk_batch *batch, enum remote_outcome outcome)
 {
     (void)outcome;
-    remote_op_finish(batch->op, BACKEND_UNREACHABLE);
+    remote_request_answer(batch->request, BACKEND_UNREACHABLE, 0);
 }
 
 static bool directory_is(const struct zk_reply *get, uint64_t *ret_nonce)
@@ -87,7 +84,7 @@ static void directory_make(struct zk_batch *batch)
     } else if (get->rc == ZOK && (get->stat.numChildren > 0 || get->stat.ephemeralOwner)) {
         directory_finish(batch, BACKEND_EXISTS);
     } else {
-        GBytes *data = node_encode_directory(&flow->attributes, flow->nonce);
+        GBytes *data = node_encode_directory(&batch->request->directory, flow->nonce);
         batch_replace(batch, batch->path, data, get->rc == ZOK ? get->stat.version : -1);
         batch_then(batch, directory_on_made);
         g_bytes_unref(data);
@@ -100,42 +97,6 @@ static void directory_begin_make(struct zk_batch *batch)
     batch_get(batch, directory_of(batch)->parent);
     batch_get(batch, batch->path);
     batch_then(batch, directory_make);
-}
-
-/* `directory`: the attributes to write; NULL: none. */
-static void directory_start(struct backend *b, const struct zk_flow *kind, const char *name,
-                            const struct backend_directory *directory, backend_done *done, void *arg)
-{
-    struct zookeeper *z = (struct zookeeper *)b;
-    const char *leaf;
-    if (!node_is_name(name)) {
-        done(arg, BACKEND_INVALID);
-        return;
-    }
-    struct directory_flow *flow = batch_new(z, kind, remote_op_done(&z->remote, NULL, done, arg));
-    char *parent = remote_parent(name, &leaf);
-    flow->batch.path = node_path(z, name);
-    flow->parent = node_path(z, parent);
-    g_free(parent);
-    if (directory) {
-        flow->attributes = *directory;
-        flow->attributes.meta = directory->meta ? g_bytes_ref(directory->meta) : NULL;
-    }
-    flow->nonce = (uint64_t)g_random_int() << 32 | g_random_int();
-    batch_start(&flow->batch, 0);
-}
-
-void zk_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
-              void *arg)
-{
-    static const struct zk_flow make = {sizeof(struct directory_flow), .begin = directory_begin_make,
-                                        .failed = directory_failed, .clear = directory_clear};
-    int32_t number;
-    if (!*name || node_parse_number(name, &number)) { /* such a name would be a ticket of its directory */
-        done(arg, *name ? BACKEND_INVALID : BACKEND_EXISTS);
-    } else {
-        directory_start(b, &make, name, directory, done, arg);
-    }
 }
 
 /* --- rmdir --- */
@@ -225,17 +186,6 @@ static void directory_begin_remove(struct zk_batch *batch)
     batch_then(batch, directory_remove);
 }
 
-void zk_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
-{
-    if (!*name) {
-        done(arg, BACKEND_INVALID);
-        return;
-    }
-    static const struct zk_flow remove = {sizeof(struct directory_flow), .begin = directory_begin_remove,
-                                          .failed = directory_failed, .clear = directory_clear};
-    directory_start(b, &remove, name, NULL, done, arg);
-}
-
 /* --- attributes --- */
 
 static void directory_begin_set(struct zk_batch *batch);
@@ -256,7 +206,7 @@ static void directory_set(struct zk_batch *batch)
     uint64_t nonce;
     if (directory_is(get, &nonce) || directory_is_root(batch->z, batch->path)) {
         /* keeps the nonce: its mkdir may still have to find out that it was made */
-        GBytes *bytes = node_encode_directory(&directory_of(batch)->attributes, nonce);
+        GBytes *bytes = node_encode_directory(&batch->request->directory, nonce);
         batch_set(batch, batch->path, bytes, get->rc == ZOK ? get->stat.version : -1);
         batch_then(batch, directory_on_set);
         g_bytes_unref(bytes);
@@ -272,10 +222,29 @@ static void directory_begin_set(struct zk_batch *batch)
     batch_then(batch, directory_set);
 }
 
-void zk_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
-                      backend_done *done, void *arg)
+void directory_start(struct remote_request *request)
 {
-    static const struct zk_flow set = {sizeof(struct directory_flow), .begin = directory_begin_set,
-                                       .failed = directory_failed, .clear = directory_clear};
-    directory_start(b, &set, name, directory, done, arg);
+#define DIRECTORY_FLOW(step)                                                                                           \
+    {                                                                                                                  \
+        sizeof(struct directory_flow), .begin = step, .failed = directory_failed, .clear = directory_clear             \
+    }
+    static const struct zk_flow flows[REMOTE_PROCEDURES] = {
+        [REMOTE_MKDIR] = DIRECTORY_FLOW(directory_begin_make),
+        [REMOTE_RMDIR] = DIRECTORY_FLOW(directory_begin_remove),
+        [REMOTE_SET_DIRECTORY] = DIRECTORY_FLOW(directory_begin_set),
+    };
+    struct zookeeper *z = (struct zookeeper *)request->r;
+    const char *leaf;
+    int32_t number;
+    if (request->procedure == REMOTE_MKDIR && node_parse_number(request->name, &number)) {
+        remote_request_answer(request, BACKEND_INVALID, 0); /* such a name would be a ticket of its directory */
+        return;
+    }
+    struct directory_flow *flow = batch_new(z, &flows[request->procedure], request);
+    char *parent = remote_parent(request->name, &leaf);
+    flow->batch.path = node_path(z, request->name);
+    flow->parent = node_path(z, parent);
+    g_free(parent);
+    flow->nonce = (uint64_t)g_random_int() << 32 | g_random_int();
+    batch_start(&flow->batch, 0);
 }

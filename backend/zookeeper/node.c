@@ -35,8 +35,8 @@ char *node_child(const char *path, const char *leaf)
 
 char *node_prefix(const struct zookeeper *z, const struct remote_ticket *t)
 {
-    const char *k = t->token;
-    if (t->place->sequence) {
+    const char *k = t->id;
+    if (t->lock->sequence) {
         const char *leaf;
         char *directory = remote_parent(t->name, &leaf), *base = node_path(z, directory);
         gsize length = strlen(leaf);
@@ -48,9 +48,9 @@ char *node_prefix(const struct zookeeper *z, const struct remote_ticket *t)
         return path;
     }
     if (z->kazoo) {
-        return g_strdup_printf("%s/%s/%s__lock__", z->chroot, t->place->name, k);
+        return g_strdup_printf("%s/%s/%s__lock__", z->chroot, t->lock->name, k);
     }
-    return g_strdup_printf("%s/%s/_c_%.8s-%.4s-%.4s-%.4s-%s-lock-", z->chroot, t->place->name, k, k + 8, k + 12, k + 16,
+    return g_strdup_printf("%s/%s/_c_%.8s-%.4s-%.4s-%.4s-%s-lock-", z->chroot, t->lock->name, k, k + 8, k + 12, k + 16,
                            k + 20);
 }
 
@@ -120,22 +120,22 @@ bool node_parse_number(const char *leaf, int32_t *ret_number)
     return number <= INT32_MAX;
 }
 
-bool node_has_token(const char *leaf, const char *token)
+bool node_has_token(const char *leaf, const char *id)
 {
     size_t found = 0;
     if (g_str_has_prefix(leaf, "_c_")) {
         leaf += strlen("_c_");
     }
-    for (; *leaf && found < REMOTE_TOKEN_SIZE - 1; leaf++) {
+    for (; *leaf && found < REMOTE_ID_SIZE - 1; leaf++) {
         if (*leaf == '-') {
             continue;
         }
-        if (*leaf != token[found]) {
+        if (*leaf != id[found]) {
             return false;
         }
         found++;
     }
-    return found == REMOTE_TOKEN_SIZE - 1;
+    return found == REMOTE_ID_SIZE - 1;
 }
 
 static int node_compare(gconstpointer a, gconstpointer b)
@@ -189,11 +189,11 @@ static GBytes *node_join(char *head, GBytes *meta, GBytes *content)
     return g_byte_array_free_to_bytes(bytes);
 }
 
-GBytes *node_encode(const struct zk_node *node, const char *token)
+GBytes *node_encode(const struct zk_node *node, const char *id)
 {
     char *head = g_strdup_printf(
         "leasefs1 %u %u %" G_GINT64_FORMAT " %s %u %" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x\n", node->kind,
-        node->upgrading ? NODE_RAISES : node->mode, node->automatic ? -node->ttl : node->ttl, token,
+        node->upgrading ? NODE_RAISES : node->mode, node->automatic ? -node->ttl : node->ttl, id,
         node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0, node->handle, node->lock_owner);
     return node_join(head, node->meta, node->content);
 }
@@ -201,11 +201,11 @@ GBytes *node_encode(const struct zk_node *node, const char *token)
 GBytes *node_encode_guard(const struct zookeeper *z, const struct zk_data *data, const struct Stat *stat, bool broken,
                           int64_t left)
 {
-    char token[REMOTE_TOKEN_SIZE];
-    remote_make_token(token); /* not the holder's id: its requests are not about this node */
+    char id[REMOTE_ID_SIZE];
+    remote_make_id(id); /* not the holder's id: its requests are not about this node */
     char *head = g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u 0 0 guard %" G_GUINT64_FORMAT
                                  " %" G_GINT64_FORMAT " %d\n",
-                                 data->kind, data->mode, left, token, (unsigned)g_bytes_get_size(data->meta),
+                                 data->kind, data->mode, left, id, (unsigned)g_bytes_get_size(data->meta),
                                  node_fence(z, data, stat), (int64_t)stat->ctime, broken);
     return node_join(head, data->meta, data->content);
 }
@@ -292,9 +292,9 @@ void node_decode(GBytes *bytes, struct zk_data *data)
     } else if (data->held[0] = '\0',
                sscanf(head,
                       "leasefs1 %u %u %" G_GINT64_FORMAT " %32s %u %" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x%n",
-                      &kind, &mode, &ttl, data->token, &length, &data->handle, &data->lock_owner, &further) >= 5 &&
+                      &kind, &mode, &ttl, data->id, &length, &data->handle, &data->lock_owner, &further) >= 5 &&
                    kind <= BACKEND_FCNTL && length <= MIN(rest, ZOOKEEPER_META_MAX) && ttl != 0 &&
-                   remote_is_token(data->token)) {
+                   remote_is_id(data->id)) {
         data->ours = true;
         node_decode_guard(data, head + further);
         data->kind = (enum backend_kind)kind;
@@ -350,25 +350,25 @@ GArray *node_holders(const GPtrArray *replies)
 
 /* --- nodes of this mount --- */
 
-struct zk_node *node_find(struct zookeeper *z, const char *token)
+struct zk_node *node_find(struct zookeeper *z, const char *id)
 {
-    return g_hash_table_lookup(z->nodes, token);
+    return g_hash_table_lookup(z->nodes, id);
 }
 
 struct remote_ticket *node_ticket(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat)
 {
-    const struct zk_node *node = data->ours ? node_find(z, data->token) : NULL;
+    const struct zk_node *node = data->ours ? node_find(z, data->id) : NULL;
     bool ours = node && node->fence == node_fence(z, NULL, stat);
-    struct remote_ticket *t = ours ? remote_ticket_find(&z->remote, data->token) : NULL;
+    struct remote_ticket *t = ours ? remote_ticket_find(&z->remote, data->id) : NULL;
     return t && t->head.user ? t : NULL;
 }
 
 bool node_is_compatible(struct zookeeper *z, const struct remote_ticket *t, const char *leaf)
 {
     const struct remote_ticket *other;
-    LIST_FOREACH(other, &t->place->tickets, link) {
+    LIST_FOREACH(other, &t->lock->tickets, link) {
         bool compatible = other == t || backend_identity_matches(BACKEND_IDENTITY(t), BACKEND_IDENTITY(other));
-        const struct zk_node *node = compatible ? node_find(z, other->token) : NULL;
+        const struct zk_node *node = compatible ? node_find(z, other->id) : NULL;
         if (node && strcmp(node->leaf, leaf) == 0) {
             return true;
         }
@@ -398,12 +398,12 @@ struct zk_node *node_register(struct zookeeper *z, const struct remote_ticket *t
     node->ttl = t->head.ttl;
     node->meta = t->meta ? g_bytes_ref(t->meta) : NULL;
     node->content = t->head.content ? g_bytes_ref(t->head.content) : NULL;
-    node->lock = g_strdup(t->place->name);
+    node->lock = g_strdup(t->lock->name);
     node->handle = t->handle;
     node->lock_owner = t->lock_owner;
     node->may_be_shared = node->mode == BACKEND_SHARED;
     if (path) {
-        g_hash_table_replace(z->nodes, g_strdup(t->token), node);
+        g_hash_table_replace(z->nodes, g_strdup(t->id), node);
     }
     return node;
 }
@@ -461,14 +461,14 @@ void node_change(struct zk_node *node, const struct backend_change *change)
     }
 }
 
-void node_add_watch(struct zookeeper *z, const char *path, const char *token)
+void node_add_watch(struct zookeeper *z, const char *path, const char *id)
 {
-    GPtrArray *tokens = g_hash_table_lookup(z->watches, path);
-    if (!tokens) {
-        tokens = g_ptr_array_new_with_free_func(g_free);
-        g_hash_table_insert(z->watches, g_strdup(path), tokens);
+    GPtrArray *ids = g_hash_table_lookup(z->watches, path);
+    if (!ids) {
+        ids = g_ptr_array_new_with_free_func(g_free);
+        g_hash_table_insert(z->watches, g_strdup(path), ids);
     }
-    if (!g_ptr_array_find_with_equal_func(tokens, token, g_str_equal, NULL)) {
-        g_ptr_array_add(tokens, g_strdup(token));
+    if (!g_ptr_array_find_with_equal_func(ids, id, g_str_equal, NULL)) {
+        g_ptr_array_add(ids, g_strdup(id));
     }
 }

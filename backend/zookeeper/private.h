@@ -115,7 +115,7 @@ struct zk_reply {
 struct zk_batch {
     TAILQ_ENTRY(zk_batch) link;
     struct zookeeper *z;
-    struct remote_op *op; /* NULL: nobody waits for it any more */
+    struct remote_request *request; /* NULL: nobody waits for it any more */
     const struct zk_flow *flow;
     zk_step *next;
     GPtrArray *replies; /* struct zk_reply, in the order of the requests */
@@ -134,7 +134,7 @@ struct zk_batch {
 };
 
 /* Allocates flow->size bytes, all 0 but the struct zk_batch. */
-void *batch_new(struct zookeeper *z, const struct zk_flow *flow, struct remote_op *op);
+void *batch_new(struct zookeeper *z, const struct zk_flow *flow, struct remote_request *request);
 /* Begins the flow, now or when the session is ready.  `timeout`: ms for all tries; 0: ZOOKEEPER_TIMEOUT. */
 void batch_start(struct zk_batch *batch, int64_t timeout);
 /* Calls no step any more, and frees the flow once no request is open. */
@@ -150,7 +150,7 @@ void batch_set(struct zk_batch *batch, const char *path, GBytes *data, int versi
 void batch_get(struct zk_batch *batch, const char *path);
 /* Gets the node, and watches it once for the ticket (see node_add_watch; NULL: for none) if it exists.  Unlike
  * exists(), this never watches a node that is gone for good: no node of a queue is made twice. */
-void batch_watch(struct zk_batch *batch, const char *path, const char *token);
+void batch_watch(struct zk_batch *batch, const char *path, const char *id);
 void batch_exists(struct zk_batch *batch, const char *path);
 /* `watch`: reports a change of the children, once. */
 void batch_children(struct zk_batch *batch, const char *path, bool watch);
@@ -174,8 +174,8 @@ void batch_wait(struct zk_batch *batch, int64_t ms, zk_step *next);
 void batch_then(struct zk_batch *batch, zk_step *next);
 /* Reserves the node of that ticket for this flow's writes until it ends.  False: another flow has it; this one is
  * parked, and begins again when that has ended. */
-bool batch_begin_write(struct zk_batch *batch, const char *token);
-bool batch_is_written(const struct zookeeper *z, const char *token);
+bool batch_begin_write(struct zk_batch *batch, const char *id);
+bool batch_is_written(const struct zookeeper *z, const char *id);
 /* Begins a draft: a copy of the reserved node, to be changed and sent with batch_send_draft. */
 struct zk_node *batch_begin_draft(struct zk_batch *batch);
 /* Must be the first request of its step. */
@@ -193,7 +193,7 @@ enum backend_result batch_result(struct zk_batch *batch, int rc);
 /* The flow of a request of remote.h about a ticket. */
 struct zk_update {
     struct zk_batch batch;
-    char *token;         /* the ticket's id; NULL: the release of a range, while no node has it */
+    char *id;            /* the ticket's id; NULL: the release of a range, while no node has it */
     char *lock;          /* its name, where the ticket is not known */
     uint64_t lock_owner; /* of the claim; or 0 */
     bool sequence;       /* a ticket of a directory's queue */
@@ -260,7 +260,7 @@ struct zk_data {
     uint64_t guards;             /* of a guard: the fencing token of its holder; else 0 */
     int64_t granted;             /* of a guard: when its holder was granted, by the server's clock */
     bool broken;                 /* of a guard: its holder was broken; else it was released by its token */
-    char token[REMOTE_TOKEN_SIZE];
+    char id[REMOTE_ID_SIZE];
     GBytes *meta, *content;
 };
 
@@ -287,12 +287,12 @@ bool node_is_hidden(const struct zookeeper *z, const char *leaf);
 /* The number that the server gave this node; false: none. */
 bool node_parse_number(const char *leaf, int32_t *ret_number);
 /* Whether this is that ticket's node.  Not for sequence files, whose names have no ticket id. */
-bool node_has_token(const char *leaf, const char *token);
+bool node_has_token(const char *leaf, const char *id);
 /* The numbered children in order: a new array of borrowed strings. */
 GPtrArray *node_queue(char *const *children);
 /* The same as paths, in place of *paths, which is freed. */
 void node_replace_queue(GPtrArray **paths, const char *path, char *const *children);
-GBytes *node_encode(const struct zk_node *node, const char *token);
+GBytes *node_encode(const struct zk_node *node, const char *id);
 /* The data of a guard for the holder with `data` and `stat`; it lasts `left` ms, and ends with this mount's session. */
 GBytes *node_encode_guard(const struct zookeeper *z, const struct zk_data *data, const struct Stat *stat, bool broken,
                           int64_t left);
@@ -312,7 +312,7 @@ GArray *node_holders(const GPtrArray *replies);
 /* Clear with node_data_clear. */
 void node_decode(GBytes *bytes, struct zk_data *data);
 void node_data_clear(struct zk_data *data);
-struct zk_node *node_find(struct zookeeper *z, const char *token);
+struct zk_node *node_find(struct zookeeper *z, const char *id);
 /* The ticket of this mount whose node that is, or NULL.  The session decides: data written by others can lie. */
 struct remote_ticket *node_ticket(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat);
 /* Whether that is the ticket's own node, or one of this mount with a compatible identity. */
@@ -326,17 +326,17 @@ void node_confirm(struct zk_node *node, const struct zk_node *draft);
 void node_move(struct zk_node *node, const struct zk_node *to);
 void node_change(struct zk_node *node, const struct backend_change *change);
 /* Notes that a request watches that node for a ticket; "": for watch_directory. */
-void node_add_watch(struct zookeeper *z, const char *path, const char *token);
+void node_add_watch(struct zookeeper *z, const char *path, const char *id);
 
 /* --- watch.c --- */
 
 /* Watches the ticket's own node for its end. */
-void watch_node(struct zookeeper *z, const char *path, const char *token);
+void watch_node(struct zookeeper *z, const char *path, const char *id);
 /* Reports that the ticket has ended because its node is gone, not by this mount. */
-void watch_report_end(struct zookeeper *z, const char *token);
+void watch_report_end(struct zookeeper *z, const char *id);
 /* Reads the directory's lock-delay and width, for the tickets that hold in it or wait in its queue. */
 void watch_directory(struct zookeeper *z, const char *path);
-void zk_watch(struct backend *b, const char *name);
+void zk_watch(struct remote *remote, const char *name);
 /* The server reported a change of this node or its children. */
 void watch_on_event(struct zookeeper *z, const char *path);
 /* Reads all watched names again: changes during a cut were not reported. */
@@ -358,7 +358,7 @@ void session_close(struct zookeeper *z, bool keep);
 /* Leaves the session to time out, and opens a new one. */
 void session_abandon(struct zookeeper *z, const char *why);
 void session_send_heartbeat(struct zookeeper *z);
-bool session_is_up(struct remote *r);
+bool session_is_up(const struct remote *r);
 void session_on_log(const char *message);
 
 /* --- check.c --- */
@@ -368,21 +368,12 @@ int check_servers(const struct zookeeper *z, char *error, size_t error_size);
 
 /* --- directory.c --- */
 
-void zk_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
-              void *arg);
-void zk_rmdir(struct backend *b, const char *name, backend_done *done, void *arg);
-void zk_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
-                      backend_done *done, void *arg);
+void directory_start(struct remote_request *request);
 
 /* --- query.c --- */
 
-void zk_stat(struct backend *b, const char *name, backend_info_done *done, void *arg);
-void zk_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done,
-             void *arg);
-void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
-             void *arg);
-void zk_tickets(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
-                void *arg);
+void query_start_about(struct remote_request *request);
+void query_start_list(struct remote_request *request);
 /* Describes a ticket from its node; `info` borrows from `data`. */
 void query_describe(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat,
                     struct backend_info *info);
@@ -412,8 +403,6 @@ void rank_watch_directory(struct zk_batch *batch);
 
 /* --- create.c --- */
 
-struct backend_ticket *zk_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                  backend_acquire_done *done, void *arg);
 void create_begin(struct zk_batch *batch);
 /* Removes the nodes of this ticket that earlier tries made, then calls `next`. */
 void create_remove_earlier(struct zk_batch *batch, zk_step *next);
@@ -421,10 +410,8 @@ void create_remove_earlier(struct zk_batch *batch, zk_step *next);
 /* --- update.c --- */
 
 /* See struct remote_store. */
-uint64_t update_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout);
-void update_forget(struct remote *r, uint64_t request);
-void zk_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
-               backend_done *done, void *arg);
+uint64_t update_send(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
+void update_forget(struct remote *r, uint64_t call);
 
 /* --- convert.c --- */
 
@@ -439,14 +426,13 @@ bool convert_is_deferred(struct zk_batch *batch);
 
 /* --- revoke.c --- */
 
-void zk_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
-               backend_done *done, void *arg);
+void revoke_start(struct remote_request *request);
 
 /* Removes a guard of this mount's session in `left` ms; `delay`: the lock-delay of its directory. */
 void revoke_end_guard_in(struct zookeeper *z, const char *path, int64_t left, int64_t delay, bool broken);
 
 /* --- resume.c --- */
 
-void zk_recover(struct backend *b, backend_recover_each *found, void *arg);
+void zk_recover(struct remote *remote, backend_recover_each *found, void *arg);
 
 #endif

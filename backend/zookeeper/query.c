@@ -59,23 +59,16 @@ static void query_clear_list(struct zk_batch *batch)
 
 static void query_finish(struct zk_batch *batch, enum backend_result result, const struct backend_info *info)
 {
-    struct remote_op *op = batch->op;
-    batch->op = NULL;
-    op->known(op->arg, result, result == BACKEND_OK ? info : NULL);
-    remote_op_free(op);
+    struct remote_request *request = batch->request;
+    batch->request = NULL;
+    request->on_answer(request, &(struct remote_answer){.result = result, .info = info});
     batch_end(batch);
 }
 
 static void query_failed(struct zk_batch *batch, enum remote_outcome outcome)
 {
-    struct remote_op *op = batch->op;
-    (void)outcome;
-    if (op->known) {
-        op->known(op->arg, BACKEND_UNREACHABLE, NULL);
-    } else {
-        op->listed(op->arg, BACKEND_UNREACHABLE, NULL, 0);
-    }
-    remote_op_free(op);
+    batch->request->on_answer(batch->request,
+                              &(struct remote_answer){.outcome = outcome, .result = BACKEND_UNREACHABLE});
 }
 
 void query_describe(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat, struct backend_info *info)
@@ -97,7 +90,7 @@ void query_describe(struct zookeeper *z, const struct zk_data *data, const struc
         info->ttl = data->ttl;
         info->deadline = MAX((data->automatic ? now : written) + data->ttl, now);
     }
-    if (t && t->state != REMOTE_ASKED) {
+    if (t && t->state != REMOTE_ACQUIRING) {
         info->ticket = &t->head;
         info->acquired = t->head.acquired;
         info->deadline = t->head.deadline;
@@ -113,9 +106,8 @@ static void query_on_queue(struct zk_batch *batch)
 {
     const struct query_name_flow *flow = query_name_of(batch);
     struct backend_info info = {.type = BACKEND_NOTHING};
-    const struct backend_claim *claim = &batch->op->claim;
+    const struct backend_claim *claim = &batch->request->claim;
     struct backend_identity asker = BACKEND_IDENTITY(claim);
-    asker.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     GArray *holders = node_holders(batch->replies);
     struct zk_data first = {0};
     bool all = true;
@@ -226,42 +218,20 @@ static void query_begin(struct zk_batch *batch)
     batch_then(batch, query_on_node);
 }
 
-static void query_about(struct zookeeper *z, const char *name, const struct backend_claim *claim,
-                        backend_info_done *done, void *arg)
+void query_start_about(struct remote_request *request)
 {
     static const struct zk_flow ask = {sizeof(struct query_name_flow), .begin = query_begin, .failed = query_failed,
                                        .clear = query_clear_name};
+    struct zookeeper *z = (struct zookeeper *)request->r;
+    struct query_name_flow *flow = batch_new(z, &ask, request);
     const char *leaf;
-    if (!node_is_name(name)) {
-        done(arg, BACKEND_OK, &(struct backend_info){.type = BACKEND_NOTHING});
-        return;
-    }
-    remote_tell_expired(&z->remote, name);
-    struct remote_op *op = remote_op_new(&z->remote, NULL);
-    op->known = done;
-    op->arg = arg;
-    struct query_name_flow *flow = batch_new(z, &ask, op);
-    char *parent = remote_parent(name, &leaf);
-    flow->name = g_strdup(name);
-    flow->batch.path = node_path(z, name);
+    char *parent = remote_parent(request->name, &leaf);
+    flow->name = g_strdup(request->name);
+    flow->batch.path = node_path(z, request->name);
     flow->parent = node_path(z, parent);
     g_free(parent);
-    if (claim) {
-        flow->tests = true;
-        op->claim = *claim;
-        op->claim.meta = op->claim.content = NULL;
-    }
+    flow->tests = request->procedure == REMOTE_TEST;
     batch_start(&flow->batch, 0);
-}
-
-void zk_stat(struct backend *b, const char *name, backend_info_done *done, void *arg)
-{
-    query_about((struct zookeeper *)b, name, NULL, done, arg);
-}
-
-void zk_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done, void *arg)
-{
-    query_about((struct zookeeper *)b, name, claim, done, arg);
 }
 
 /* --- a directory's names --- */
@@ -280,15 +250,16 @@ static void query_entry_free(gpointer data)
 static void query_finish_list(struct zk_batch *batch, enum backend_result result)
 {
     const struct query_list_flow *flow = query_list_of(batch);
-    struct remote_op *op = batch->op;
+    struct remote_request *request = batch->request;
     GArray *entries = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
     for (guint i = 0; i < flow->entries->len; i++) {
         g_array_append_val(entries, *(struct backend_entry *)flow->entries->pdata[i]);
     }
-    batch->op = NULL;
-    op->listed(op->arg, result, (struct backend_entry *)entries->data, entries->len);
+    batch->request = NULL;
+    request->on_answer(request, &(struct remote_answer){.result = result,
+                                                        .entries = (struct backend_entry *)entries->data,
+                                                        .entry_count = entries->len});
     g_array_unref(entries);
-    remote_op_free(op);
     batch_end(batch);
 }
 
@@ -427,36 +398,16 @@ static void query_begin_list(struct zk_batch *batch)
     batch_then(batch, query_on_children);
 }
 
-static void query_list(struct backend *b, const char *directory, const char *after, size_t max, bool tickets,
-                       backend_list_done *done, void *arg)
+void query_start_list(struct remote_request *request)
 {
     static const struct zk_flow list = {sizeof(struct query_list_flow), .begin = query_begin_list,
                                         .failed = query_failed, .clear = query_clear_list};
-    struct zookeeper *z = (struct zookeeper *)b;
-    if (!node_is_name(directory)) {
-        done(arg, BACKEND_MISSING, NULL, 0);
-        return;
-    }
-    struct remote_op *op = remote_op_new(&z->remote, NULL);
-    op->listed = done;
-    op->arg = arg;
-    struct query_list_flow *flow = batch_new(z, &list, op);
-    flow->name = g_strdup(directory);
-    flow->batch.path = node_path(z, directory);
-    flow->after = g_strdup(after);
-    flow->max = max;
-    flow->tickets = tickets;
+    struct zookeeper *z = (struct zookeeper *)request->r;
+    struct query_list_flow *flow = batch_new(z, &list, request);
+    flow->name = g_strdup(request->name);
+    flow->batch.path = node_path(z, request->name);
+    flow->after = g_strdup(request->after);
+    flow->max = request->max;
+    flow->tickets = request->procedure == REMOTE_TICKETS;
     batch_start(&flow->batch, 0);
-}
-
-void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
-             void *arg)
-{
-    query_list(b, directory, after, max, false, done, arg);
-}
-
-void zk_tickets(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
-                void *arg)
-{
-    query_list(b, directory, after, max, true, done, arg);
 }

@@ -10,16 +10,16 @@
 
 struct remote_ticket *rank_ticket(const struct zk_batch *batch)
 {
-    return remote_ticket_find(&batch->z->remote, batch->op->token);
+    return remote_ticket_find(&batch->z->remote, batch->request->id);
 }
 
 void rank_finish(struct zk_batch *batch, struct remote_answer *answer)
 {
-    struct remote_op *op = batch->op;
-    batch->op = NULL;
+    struct remote_request *request = batch->request;
+    batch->request = NULL;
     answer->sent = clock_now(); /* only this mount counts its term */
     answer->repeated = batch->was_sent;
-    op->answered(op, answer);
+    request->on_answer(request, answer);
     batch_end(batch);
 }
 
@@ -38,7 +38,7 @@ static const char *rank_blocker_leaf(const struct zk_batch *batch, guint index)
 /* Another client has removed its node. */
 static void rank_restart(struct zk_batch *batch)
 {
-    g_hash_table_remove(batch->z->nodes, batch->op->token);
+    g_hash_table_remove(batch->z->nodes, batch->request->id);
     batch->flow->begin(batch);
 }
 
@@ -47,9 +47,9 @@ static void rank_restart(struct zk_batch *batch)
 static void rank_finish_busy(struct zk_batch *batch, const struct zk_reply *get)
 {
     struct backend_info holder = {.type = BACKEND_LOCK, .holders = 1};
-    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .holder = &holder};
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .info = &holder};
     struct zk_data data;
-    g_hash_table_remove(batch->z->nodes, batch->op->token);
+    g_hash_table_remove(batch->z->nodes, batch->request->id);
     node_decode(get->data, &data);
     query_describe(batch->z, &data, &get->stat, &holder);
     rank_finish(batch, &answer);
@@ -60,7 +60,7 @@ static void rank_on_refused(struct zk_batch *batch)
 {
     const struct zk_reply *get = batch_reply(batch, 0);
     if (get->rc == ZNONODE) { /* the holder has ended meanwhile */
-        g_hash_table_remove(batch->z->nodes, batch->op->token);
+        g_hash_table_remove(batch->z->nodes, batch->request->id);
         zk_update_of(batch)->keeps_ticket = true;
         batch->flow->begin(batch);
     } else {
@@ -78,7 +78,7 @@ static void rank_on_holder(struct zk_batch *batch)
     if (batch_reply(batch, 0)->rc == ZNONODE) {
         rank_read_queue(batch); /* its own node is there, with fewer before it */
     } else {
-        batch_delete(batch, node_find(batch->z, batch->op->token)->path, -1);
+        batch_delete(batch, node_find(batch->z, batch->request->id)->path, -1);
         batch_then(batch, rank_on_removed);
     }
 }
@@ -112,7 +112,7 @@ static void rank_on_watched(struct zk_batch *batch)
 {
     const struct zk_update *change = zk_update_of(batch);
     const struct remote_ticket *t = rank_ticket(batch);
-    struct zk_node *node = node_find(batch->z, t->token);
+    struct zk_node *node = node_find(batch->z, t->id);
     const struct zk_reply *watched = batch_reply(batch, 0);
     bool freed = watched->rc == ZNONODE;
     if (watched->rc == ZNOAUTH &&
@@ -129,7 +129,7 @@ static void rank_on_watched(struct zk_batch *batch)
         freed = rank < change->width;
         g_ptr_array_unref(queue);
     }
-    if (t->place->sequence) {
+    if (t->lock->sequence) {
         struct zk_data data;
         node_decode(batch_reply(batch, 1)->data, &data);
         freed = freed || data.attributes.width != change->width; /* it changed before the watch */
@@ -142,20 +142,20 @@ static void rank_on_watched(struct zk_batch *batch)
     struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
                                    .result = BACKEND_QUEUED,
                                    .fence = node->fence,
-                                   .leaf = t->place->sequence ? node->leaf : "",
+                                   .leaf = t->lock->sequence ? node->leaf : "",
                                    .rank = change->before->len,
                                    .wait = -1};
     GPtrArray *holders = g_ptr_array_new_with_free_func(g_free);
     struct zookeeper *z = batch->z;
     struct remote_ticket *other;
-    LIST_FOREACH(other, &t->place->tickets, link) {
+    LIST_FOREACH(other, &t->lock->tickets, link) {
         if (other->state == REMOTE_HELD) {
-            g_ptr_array_add(holders, g_strdup(other->token));
+            g_ptr_array_add(holders, g_strdup(other->id));
         }
     }
     rank_finish(batch, &answer);
     for (guint i = 0; i < holders->len; i++) {
-        remote_told(&z->remote, holders->pdata[i], REMOTE_WANTED, BACKEND_LOST);
+        remote_on_event(&z->remote, holders->pdata[i], REMOTE_WANTED, BACKEND_LOST);
     }
     g_ptr_array_unref(holders);
 }
@@ -163,15 +163,15 @@ static void rank_on_watched(struct zk_batch *batch)
 /* Waits for a change of that node; NULL: of any node of the queue. */
 static void rank_wait(struct zk_batch *batch, const struct remote_ticket *t, const char *blocker)
 {
-    if (!blocker || (t->place->sequence && zk_update_of(batch)->width > 1)) {
-        node_add_watch(batch->z, batch->path, t->token);
+    if (!blocker || (t->lock->sequence && zk_update_of(batch)->width > 1)) {
+        node_add_watch(batch->z, batch->path, t->id);
         batch_children(batch, batch->path, true);
     } else {
         char *path = node_child(batch->path, blocker);
-        batch_watch(batch, path, t->token);
+        batch_watch(batch, path, t->id);
         g_free(path);
     }
-    if (t->place->sequence) { /* its width may change */
+    if (t->lock->sequence) { /* its width may change */
         batch_watch(batch, batch->path, "");
     }
     batch_then(batch, rank_on_watched);
@@ -183,7 +183,7 @@ static void rank_wait_or_refuse(struct zk_batch *batch, const char *blocker)
     if (t->wait) {
         rank_wait(batch, t, blocker);
     } else {
-        rank_refuse(batch, node_find(batch->z, t->token));
+        rank_refuse(batch, node_find(batch->z, t->id));
     }
 }
 
@@ -199,13 +199,13 @@ static GArray *rank_segments(const struct remote_ticket *t, const struct remote_
     return segments;
 }
 
-static void rank_finish_granted(struct zk_batch *batch, const char *token)
+static void rank_finish_granted(struct zk_batch *batch, const char *id)
 {
     struct zookeeper *z = batch->z;
-    const struct remote_ticket *t = rank_ticket(batch), *was = remote_ticket_joins(t);
-    const struct zk_node *node = node_find(z, token);
+    const struct remote_ticket *t = rank_ticket(batch), *was = remote_ticket_find_joined(t);
+    const struct zk_node *node = node_find(z, id);
     GString *text = g_string_new(NULL);
-    watch_node(z, node->path, token);
+    watch_node(z, node->path, id);
     if (t->lock_owner) {
         GArray *segments = rank_segments(t, was);
         for (guint i = 0; i < segments->len; i++) {
@@ -218,19 +218,19 @@ static void rank_finish_granted(struct zk_batch *batch, const char *token)
     struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
                                    .result = BACKEND_OK,
                                    .fence = node->fence,
-                                   .token = token,
+                                   .id = id,
                                    .segments = text->str,
-                                   .leaf = t->place->sequence ? node->leaf : ""};
+                                   .leaf = t->lock->sequence ? node->leaf : ""};
     rank_finish(batch, &answer);
     g_string_free(text, TRUE);
 }
 
 static void rank_on_joined(struct zk_batch *batch)
 {
-    const struct remote_ticket *was = remote_ticket_joins(rank_ticket(batch));
+    const struct remote_ticket *was = remote_ticket_find_joined(rank_ticket(batch));
     enum backend_result result = batch_confirm_write(batch);
-    bool there = was && node_find(batch->z, was->token) && strcmp(was->token, batch->writes) == 0;
-    g_hash_table_remove(batch->z->nodes, batch->op->token);
+    bool there = was && node_find(batch->z, was->id) && strcmp(was->id, batch->writes) == 0;
+    g_hash_table_remove(batch->z->nodes, batch->request->id);
     if (result == BACKEND_OK && there) {
         rank_finish_granted(batch, batch->writes);
     } else if (result == BACKEND_OK || result == BACKEND_STALE) {
@@ -250,7 +250,7 @@ enum backend_mode rank_joined_mode(const struct remote_ticket *t, const struct r
 
 void rank_join(struct zk_batch *batch, const struct remote_ticket *was, const struct zk_node *spare)
 {
-    if (!batch_begin_write(batch, was->token)) {
+    if (!batch_begin_write(batch, was->id)) {
         return;
     }
     struct zk_node *draft = batch_begin_draft(batch);
@@ -264,19 +264,19 @@ void rank_join(struct zk_batch *batch, const struct remote_ticket *was, const st
 
 static void rank_on_marked(struct zk_batch *batch)
 {
-    char *token = g_strdup(batch->op->token);
-    rank_finish_granted(batch, token);
-    g_free(token);
+    char *id = g_strdup(batch->request->id);
+    rank_finish_granted(batch, id);
+    g_free(id);
 }
 
 static void rank_grant(struct zk_batch *batch)
 {
-    const struct remote_ticket *t = rank_ticket(batch), *was = remote_ticket_joins(t);
-    if (was && node_find(batch->z, was->token)) {
-        rank_join(batch, was, node_find(batch->z, t->token));
+    const struct remote_ticket *t = rank_ticket(batch), *was = remote_ticket_find_joined(t);
+    if (was && node_find(batch->z, was->id)) {
+        rank_join(batch, was, node_find(batch->z, t->id));
         return;
     }
-    struct zk_node *node = node_find(batch->z, t->token);
+    struct zk_node *node = node_find(batch->z, t->id);
     if (node->delay > 0 && node->kind != BACKEND_PROVISIONAL) {
         batch_mark_held(batch, node);
         batch_then(batch, rank_on_marked);
@@ -295,8 +295,8 @@ static void rank_on_delayed(struct zk_batch *batch)
                                   .acquired = change->delayed_since,
                                   .deadline = change->delayed_until,
                                   .end = BACKEND_RANGE_MAX};
-    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .holder = &holder};
-    g_hash_table_remove(batch->z->nodes, batch->op->token);
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .info = &holder};
+    g_hash_table_remove(batch->z->nodes, batch->request->id);
     rank_finish(batch, &answer);
 }
 
@@ -326,7 +326,7 @@ static void rank_delay(struct zk_batch *batch, const struct remote_ticket *t, st
 static void rank_on_modes(struct zk_batch *batch)
 {
     const char *blocker = NULL;
-    if (node_find(batch->z, batch->op->token)->mode == BACKEND_EXCLUSIVE) { /* it has been converted meanwhile */
+    if (node_find(batch->z, batch->request->id)->mode == BACKEND_EXCLUSIVE) { /* it has been converted meanwhile */
         rank_read_queue(batch);
         return;
     }
@@ -351,9 +351,9 @@ void rank_decide(struct zk_batch *batch, const struct zk_reply *list, const stru
 {
     struct zk_update *change = zk_update_of(batch);
     const struct remote_ticket *t = rank_ticket(batch);
-    struct zk_node *node = node_find(batch->z, t->token);
-    node->delay = t->place->sequence ? 0 : node_read_delay(directory->data);
-    clock_ms until = t->place->sequence ? 0 : node_delay(batch->z, get->data, &get->stat, list->children);
+    struct zk_node *node = node_find(batch->z, t->id);
+    node->delay = t->lock->sequence ? 0 : node_read_delay(directory->data);
+    clock_ms until = t->lock->sequence ? 0 : node_delay(batch->z, get->data, &get->stat, list->children);
     GPtrArray *queue = node_queue(list->children);
     bool there = false;
     g_clear_pointer(&change->before, g_ptr_array_unref);
@@ -370,7 +370,7 @@ void rank_decide(struct zk_batch *batch, const struct zk_reply *list, const stru
         rank_restart(batch);
     } else if (until > 0 && (before == 0 || node->mode == BACKEND_SHARED)) {
         rank_delay(batch, t, node, get->stat.mtime - batch->z->server_time, until);
-    } else if (before == 0 || (t->place->sequence && before < change->width)) {
+    } else if (before == 0 || (t->lock->sequence && before < change->width)) {
         rank_grant(batch);
     } else if (node->mode == BACKEND_EXCLUSIVE) {
         rank_wait_or_refuse(batch, rank_blocker_leaf(batch, before - 1));
@@ -386,7 +386,7 @@ void rank_decide(struct zk_batch *batch, const struct zk_reply *list, const stru
 
 void rank_on_node_removed(struct zk_batch *batch)
 {
-    g_hash_table_remove(batch->z->nodes, batch->op->token);
+    g_hash_table_remove(batch->z->nodes, batch->request->id);
     rank_finish_with(batch, batch->result);
 }
 
@@ -395,14 +395,14 @@ bool rank_remove_misplaced(struct zk_batch *batch, const struct zk_reply *get)
     const struct remote_ticket *t = rank_ticket(batch);
     struct zk_data data;
     node_decode(get->data, &data);
-    bool directory = data.directory || !*t->place->name;
+    bool directory = data.directory || !*t->lock->name;
     zk_update_of(batch)->width = data.attributes.width;
     node_data_clear(&data);
-    if (directory == t->place->sequence) {
+    if (directory == t->lock->sequence) {
         return false;
     }
     batch->result = directory ? BACKEND_IS_DIRECTORY : BACKEND_NOT_DIRECTORY;
-    batch_delete(batch, node_find(batch->z, t->token)->path, -1);
+    batch_delete(batch, node_find(batch->z, t->id)->path, -1);
     batch_then(batch, rank_on_node_removed);
     return true;
 }
@@ -421,7 +421,7 @@ static void rank_on_queue(struct zk_batch *batch)
 void rank_watch_directory(struct zk_batch *batch)
 {
     const char *leaf;
-    char *parent = remote_parent(rank_ticket(batch)->place->name, &leaf), *path = node_path(batch->z, parent);
+    char *parent = remote_parent(rank_ticket(batch)->lock->name, &leaf), *path = node_path(batch->z, parent);
     batch_watch(batch, path, "");
     g_free(path);
     g_free(parent);
@@ -429,7 +429,7 @@ void rank_watch_directory(struct zk_batch *batch)
 
 void rank_read_queue(struct zk_batch *batch)
 {
-    struct zk_node *node = node_find(batch->z, batch->op->token);
+    struct zk_node *node = node_find(batch->z, batch->request->id);
     node->blocker_changed = false;
     node->delayed = 0;
     batch_children(batch, batch->path, false);

@@ -65,11 +65,11 @@ static void resume_add_entry(struct zk_batch *batch, const char *path, const cha
 
 static void resume_end(struct zk_batch *batch, bool complete)
 {
-    struct recovery *recovery = batch->op->arg;
+    struct recovery *recovery = batch->request->arg;
     recovery->ended = true;
     recovery->complete = complete;
-    remote_op_free(batch->op);
-    batch->op = NULL;
+    remote_request_free(batch->request);
+    batch->request = NULL;
     if (complete) {
         batch_end(batch);
     }
@@ -86,9 +86,9 @@ static bool resume_restore(struct zk_batch *batch, const struct resume_entry *en
                            const struct Stat *stat)
 {
     struct zookeeper *z = batch->z;
-    struct recovery *recovery = batch->op->arg;
+    struct recovery *recovery = batch->request->arg;
     clock_ms now = clock_now(), written = MIN(stat->mtime - z->server_time, now);
-    if (remote_ticket_find(&z->remote, data->token)) {
+    if (remote_ticket_find(&z->remote, data->id)) {
         return true; /* restored before the connection was lost */
     }
     /* a handle lock may have waited since its node was written, and been granted just now */
@@ -100,19 +100,19 @@ static bool resume_restore(struct zk_batch *batch, const struct resume_entry *en
         return false;
     }
     const char *leaf;
-    char *path = g_strdup(entry->path + strlen(z->chroot) + 1), *place = remote_parent(path, &leaf);
+    char *path = g_strdup(entry->path + strlen(z->chroot) + 1), *lock = remote_parent(path, &leaf);
     struct backend_claim claim = {.kind = data->kind,
                                   .mode = data->mode,
                                   .sequence = entry->sequence,
                                   .ttl = data->ttl,
                                   .meta = data->meta,
                                   .content = data->content};
-    const char *name = entry->sequence ? path : place;
+    const char *name = entry->sequence ? path : lock;
     struct remote_ticket *t = remote_ticket_new(&z->remote, name, &claim);
-    remote_ticket_adopt(&z->remote, t, data->token);
-    remote_ticket_turn(&z->remote, t, may_hold ? REMOTE_HELD : REMOTE_WAITING);
+    remote_ticket_adopt_id(&z->remote, t, data->id);
+    remote_ticket_set_state(&z->remote, t, may_hold ? REMOTE_HELD : REMOTE_WAITING);
     t->wait = true;
-    t->refresh = may_hold ? CLOCK_NEVER : now + REMOTE_REFRESH_MIN;
+    t->refresh = may_hold ? CLOCK_NEVER : now + REMOTE_HEARTBEAT_MIN;
     t->head.fence = node_fence(z, NULL, stat);
     t->head.acquired = MIN(stat->ctime - z->server_time, now);
     t->head.deadline = now + left - (data->ttl / 100 + 2);
@@ -123,19 +123,19 @@ static bool resume_restore(struct zk_batch *batch, const struct resume_entry *en
     node->automatic = data->automatic;
     node->delay = entry->sequence ? 0 : entry->delay;
     node->marked = may_hold && node->delay > 0;
-    watch_node(z, entry->path, t->token);
+    watch_node(z, entry->path, t->id);
     if (lease) {
         recovery->found++;
         recovery->tell(recovery->arg, name, &t->head, data->meta, NULL);
     }
-    g_free(place);
+    g_free(lock);
     g_free(path);
     return true;
 }
 
 static void resume_ticket(struct zk_batch *batch, const struct resume_entry *entry, const struct zk_reply *get)
 {
-    struct recovery *recovery = batch->op->arg;
+    struct recovery *recovery = batch->request->arg;
     struct zk_data data;
     recovery->before = entry->first ? 0 : recovery->before;
     if (get->rc != ZOK) {
@@ -246,16 +246,16 @@ static void resume_begin(struct zk_batch *batch)
     batch_then(batch, resume_next);
 }
 
-void zk_recover(struct backend *b, backend_recover_each *found, void *arg)
+void zk_recover(struct remote *remote, backend_recover_each *found, void *arg)
 {
-    struct zookeeper *z = (struct zookeeper *)b;
+    struct zookeeper *z = (struct zookeeper *)remote;
     static const struct zk_flow recover = {sizeof(struct resume_flow), .begin = resume_begin, .failed = resume_failed,
                                            .clear = resume_clear};
     struct recovery recovery = {.tell = found, .arg = arg};
     if (!z->resumes) {
         return;
     }
-    struct zk_batch *batch = batch_new(z, &recover, remote_op_done(&z->remote, NULL, NULL, &recovery));
+    struct zk_batch *batch = batch_new(z, &recover, remote_request_new_done(&z->remote, NULL, NULL, &recovery));
     batch->path = node_path(z, "");
     batch_start(batch, RESUME_CONNECT);
     while (!recovery.ended) {

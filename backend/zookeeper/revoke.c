@@ -19,7 +19,7 @@ struct revoke_flow {
     bool chosen;                 /* the next three are final, also if the flow begins again */
     GPtrArray *paths;            /* nodes to remove */
     GPtrArray *guards;           /* for each the GBytes of a guard in its place, or NULL */
-    GPtrArray *tokens;           /* tickets of this mount among them, whose end this call reports */
+    GPtrArray *ids;              /* tickets of this mount among them, whose end this call reports */
     int64_t delay;               /* lock-delay that the last one leaves behind, */
     bool broken;                 /* if it ends against its holder's will */
 };
@@ -45,26 +45,26 @@ static void revoke_clear(struct zk_batch *batch)
     g_clear_pointer(&flow->queue, g_ptr_array_unref);
     g_clear_pointer(&flow->paths, g_ptr_array_unref);
     g_clear_pointer(&flow->guards, g_ptr_array_unref);
-    g_clear_pointer(&flow->tokens, g_ptr_array_unref);
+    g_clear_pointer(&flow->ids, g_ptr_array_unref);
 }
 
 static void revoke_finish(struct zk_batch *batch, enum backend_result result)
 {
     struct zookeeper *z = batch->z;
-    struct remote_op *op = batch->op;
-    batch->op = NULL;
+    struct remote_request *request = batch->request;
+    batch->request = NULL;
     batch_end(batch);
     batch_resume_all(z);
-    if (op) {
-        remote_op_finish(op, result);
+    if (request) {
+        remote_request_answer(request, result, 0);
     }
 }
 
 static void revoke_mark_nodes(struct zk_batch *batch, bool leaves)
 {
-    const GPtrArray *tokens = revoke_of(batch)->tokens;
-    for (guint i = 0; i < tokens->len; i++) {
-        struct zk_node *node = node_find(batch->z, tokens->pdata[i]);
+    const GPtrArray *ids = revoke_of(batch)->ids;
+    for (guint i = 0; i < ids->len; i++) {
+        struct zk_node *node = node_find(batch->z, ids->pdata[i]);
         if (node) {
             node->removing = leaves;
         }
@@ -76,7 +76,7 @@ static void revoke_failed(struct zk_batch *batch, enum remote_outcome outcome)
     (void)outcome;
     batch->revokes = false;
     revoke_mark_nodes(batch, false);
-    remote_op_finish(batch->op, BACKEND_UNREACHABLE);
+    remote_request_answer(batch->request, BACKEND_UNREACHABLE, 0);
     batch_resume_all(batch->z);
 }
 
@@ -84,25 +84,25 @@ static void revoke_on_deleted(struct zk_batch *batch)
 {
     const struct revoke_flow *flow = revoke_of(batch);
     struct remote *r = &batch->z->remote;
-    const GPtrArray *tokens = flow->tokens;
+    const GPtrArray *ids = flow->ids;
     enum backend_end why = flow->fence ? BACKEND_RELEASED : BACKEND_BROKEN;
     enum backend_result result = BACKEND_OK;
     for (guint i = 0; i < batch->replies->len; i++) {
         int rc = batch_reply(batch, i)->rc;
         result = rc == ZOK || rc == ZNONODE || rc == ZNOTEMPTY ? result : batch_result(batch, rc);
     }
-    for (guint i = 0; i < tokens->len; i++) {
-        const struct zk_node *node = node_find(batch->z, tokens->pdata[i]);
+    for (guint i = 0; i < ids->len; i++) {
+        const struct zk_node *node = node_find(batch->z, ids->pdata[i]);
         if (node && !g_ptr_array_find_with_equal_func(flow->paths, node->path, g_str_equal, NULL)) {
             continue; /* it was renamed before that */
         }
-        const struct remote_ticket *t = remote_ticket_find(r, tokens->pdata[i]);
-        if (t && t->asked) { /* it may be making another node */
+        const struct remote_ticket *t = remote_ticket_find(r, ids->pdata[i]);
+        if (t && t->acquiring) { /* it may be making another node */
             remote_send_release(r, t, "", NULL, NULL);
         } else {
-            g_hash_table_remove(batch->z->nodes, tokens->pdata[i]);
+            g_hash_table_remove(batch->z->nodes, ids->pdata[i]);
         }
-        remote_told(r, tokens->pdata[i], REMOTE_ENDED, why);
+        remote_on_event(r, ids->pdata[i], REMOTE_ENDED, why);
     }
     revoke_finish(batch, result);
 }
@@ -116,8 +116,8 @@ static bool revoke_note_ticket(struct zk_batch *batch, const struct zk_data *dat
         return false;
     }
     const struct remote_ticket *t = node_ticket(batch->z, data, stat);
-    if (t && (t->state == REMOTE_HELD || (t->place->sequence && t->state != REMOTE_ASKED))) {
-        g_ptr_array_add(flow->tokens, g_strdup(data->token));
+    if (t && (t->state == REMOTE_HELD || (t->lock->sequence && t->state != REMOTE_ACQUIRING))) {
+        g_ptr_array_add(flow->ids, g_strdup(data->id));
     }
     return true;
 }
@@ -175,12 +175,12 @@ static void revoke_free_guard(gpointer guard)
 static void revoke_leave_guard(struct zk_batch *batch, const char *path, GBytes *guard)
 {
     struct zk_data data;
-    char *place = node_guard_path(batch->z, path, strcmp(path, batch->path) == 0);
+    char *lock = node_guard_path(batch->z, path, strcmp(path, batch->path) == 0);
     node_decode(guard, &data);
-    batch_guard(batch, path, place, guard);
-    revoke_end_guard_in(batch->z, place, data.ttl, revoke_of(batch)->delay, data.broken);
+    batch_guard(batch, path, lock, guard);
+    revoke_end_guard_in(batch->z, lock, data.ttl, revoke_of(batch)->delay, data.broken);
     node_data_clear(&data);
-    g_free(place);
+    g_free(lock);
 }
 
 /* Removes the chosen nodes.  A repetition removes the same ones: later holders are not meant. */
@@ -254,7 +254,7 @@ static void revoke_on_data(struct zk_batch *batch)
     struct revoke_flow *flow = revoke_of(batch);
     GPtrArray *chosen = g_ptr_array_new();
     bool matches = true, any = revoke_choose(batch, chosen);
-    g_ptr_array_set_size(flow->tokens, 0);
+    g_ptr_array_set_size(flow->ids, 0);
     g_ptr_array_set_size(flow->paths, 0);
     g_ptr_array_set_size(flow->guards, 0);
     for (guint i = 0; i < chosen->len; i++) {
@@ -338,27 +338,22 @@ static void revoke_begin(struct zk_batch *batch)
     batch_then(batch, revoke_on_node);
 }
 
-void zk_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
-               backend_done *done, void *arg)
+void revoke_start(struct remote_request *request)
 {
-    struct zookeeper *z = (struct zookeeper *)b;
-    if (!*name || !node_is_name(name)) {
-        done(arg, *name ? BACKEND_MISSING : BACKEND_IS_DIRECTORY);
-        return;
-    }
     static const struct zk_flow revoke = {sizeof(struct revoke_flow), .begin = revoke_begin, .failed = revoke_failed,
                                           .clear = revoke_clear};
-    struct revoke_flow *flow = batch_new(z, &revoke, remote_op_done(&z->remote, NULL, done, arg));
+    struct zookeeper *z = (struct zookeeper *)request->r;
+    struct revoke_flow *flow = batch_new(z, &revoke, request);
     const char *leaf;
-    char *directory = remote_parent(name, &leaf);
-    flow->batch.path = node_path(z, name);
+    char *directory = remote_parent(request->name, &leaf);
+    flow->batch.path = node_path(z, request->name);
     flow->batch.revokes = true;
     flow->parent = node_path(z, directory);
     g_free(directory);
-    flow->fence = fence;
-    flow->match = match ? g_memdup2(match, sizeof *match) : NULL;
+    flow->fence = request->fence;
+    flow->match = request->match ? g_memdup2(request->match, sizeof *request->match) : NULL;
     flow->paths = g_ptr_array_new_with_free_func(g_free);
     flow->guards = g_ptr_array_new_with_free_func(revoke_free_guard);
-    flow->tokens = g_ptr_array_new_with_free_func(g_free);
+    flow->ids = g_ptr_array_new_with_free_func(g_free);
     batch_start(&flow->batch, 0);
 }

@@ -18,7 +18,7 @@
 #define SESSION_RETRY 0.1   /* s, when no server can be reached */
 #define SESSION_MARGIN 1000 /* ms: half of a server's tick, and of the time to report */
 
-bool session_is_up(struct remote *r)
+bool session_is_up(const struct remote *r)
 {
     return ((struct zookeeper *)r)->ready;
 }
@@ -136,7 +136,7 @@ static void session_on_greeted(struct zk_batch *batch)
     ev_timer_again(z->remote.loop, &z->heartbeat);
     batch_end(batch);
     batch_resume_all(z);
-    remote_up(&z->remote);
+    remote_on_up(&z->remote);
     watch_read_all(z);
 }
 
@@ -193,29 +193,29 @@ static void session_on_node_event(struct zookeeper *z, int type, const char *pat
     if (!g_hash_table_steal_extended(z->watches, path, &key, &found)) {
         return;
     }
-    GPtrArray *tokens = found;
-    for (guint i = 0; i < tokens->len; i++) {
-        const char *token = tokens->pdata[i];
-        struct zk_node *node = node_find(z, token);
+    GPtrArray *ids = found;
+    for (guint i = 0; i < ids->len; i++) {
+        const char *id = ids->pdata[i];
+        struct zk_node *node = node_find(z, id);
         bool own = node && strcmp(node->path, path) == 0;
-        if (!*token && type == ZOO_CHANGED_EVENT) {
+        if (!*id && type == ZOO_CHANGED_EVENT) {
             watch_directory(z, path);
-        } else if (!*token && type == ZOO_CHILD_EVENT) {
+        } else if (!*id && type == ZOO_CHILD_EVENT) {
             node_add_watch(z, path, ""); /* the watch of its data is still set */
         } else if (!own) {
             if (node) {
                 node->blocker_changed = true; /* if its queue is being read just now */
             }
-            remote_told(&z->remote, token, REMOTE_MAY_BE_FREE, BACKEND_LOST);
+            remote_on_event(&z->remote, id, REMOTE_MAY_BE_FREE, BACKEND_LOST);
         } else if (type == ZOO_DELETED_EVENT && node->removing) {
             continue; /* by this mount */
         } else if (type == ZOO_DELETED_EVENT) {
-            watch_report_end(z, token);
+            watch_report_end(z, id);
         } else {
-            watch_node(z, path, token);
+            watch_node(z, path, id);
         }
     }
-    g_ptr_array_unref(tokens);
+    g_ptr_array_unref(ids);
     g_free(key);
 }
 
@@ -291,11 +291,11 @@ static void session_lost(struct zookeeper *z, const char *why)
     g_hash_table_iter_init(&each, z->remote.tickets);
     while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
         if (t->state == REMOTE_HELD) {
-            g_ptr_array_add(held, g_strdup(t->token));
+            g_ptr_array_add(held, g_strdup(t->id));
         }
     }
     for (guint i = 0; i < held->len; i++) {
-        remote_told(&z->remote, held->pdata[i], REMOTE_ENDED, BACKEND_LOST);
+        remote_on_event(&z->remote, held->pdata[i], REMOTE_ENDED, BACKEND_LOST);
     }
     g_ptr_array_unref(held);
     session_close(z, false); /* this can take a while */

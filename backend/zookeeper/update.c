@@ -1,20 +1,32 @@
 /* update: the procedures of remote.h that set, renew, rename and release tickets. */
 #include <string.h>
 
-#include "backend/log.h"
 #include "backend/zookeeper/private.h"
+
+/* The ticket that reserves the target of a rename ends with it. */
+static void update_answer(struct remote_request *request, const struct remote_answer *answer)
+{
+    struct remote *r = request->r;
+    char *target = g_strdup(request->replaced);
+    request->on_answer(request, answer);
+    struct remote_ticket *reserved = target ? remote_ticket_find(r, target) : NULL;
+    if (reserved && answer->result != BACKEND_OK) {
+        backend_release(&r->backend, &reserved->head, NULL, NULL);
+    }
+    g_free(target);
+}
 
 static void update_failed(struct zk_batch *batch, enum remote_outcome outcome)
 {
     struct remote_answer answer = {
         .outcome = outcome, .result = BACKEND_UNREACHABLE, .sent = batch->sent, .repeated = batch->was_sent};
-    batch->op->answered(batch->op, &answer);
+    update_answer(batch->request, &answer);
 }
 
 static void update_clear(struct zk_batch *batch)
 {
     struct zk_update *change = zk_update_of(batch);
-    g_free(change->token);
+    g_free(change->id);
     g_free(change->lock);
     g_clear_pointer(&change->before, g_ptr_array_unref);
     g_clear_pointer(&change->earlier, g_ptr_array_unref);
@@ -25,14 +37,14 @@ static void update_clear(struct zk_batch *batch)
 
 static void update_on_released(struct zk_batch *batch)
 {
-    g_hash_table_remove(batch->z->nodes, zk_update_of(batch)->token);
+    g_hash_table_remove(batch->z->nodes, zk_update_of(batch)->id);
     batch_finish(batch, batch->result);
 }
 
 static void update_remove(struct zk_batch *batch)
 {
     const struct zk_update *change = zk_update_of(batch);
-    const struct zk_node *node = node_find(batch->z, change->token);
+    const struct zk_node *node = node_find(batch->z, change->id);
     if (node) {
         batch_remove_node(batch, node, change->against_will && node->kind != BACKEND_PROVISIONAL);
         batch_then(batch, update_on_released);
@@ -67,15 +79,15 @@ static void update_on_written(struct zk_batch *batch)
 static void update_set(struct zk_batch *batch)
 {
     const struct zk_update *change = zk_update_of(batch);
-    if (convert_is_deferred(batch) || !batch_begin_write(batch, change->token)) {
+    if (convert_is_deferred(batch) || !batch_begin_write(batch, change->id)) {
         return;
     }
-    if (!node_find(batch->z, change->token) || !batch->op) {
+    if (!node_find(batch->z, change->id) || !batch->request) {
         batch_finish_soon(batch, BACKEND_STALE);
         return;
     }
-    node_change(batch_begin_draft(batch), &batch->op->change);
-    update_keep_term(remote_ticket_find(&batch->z->remote, change->token), batch->draft);
+    node_change(batch_begin_draft(batch), &batch->request->change);
+    update_keep_term(remote_ticket_find(&batch->z->remote, change->id), batch->draft);
     batch_send_draft(batch);
     batch_then(batch, update_on_written);
 }
@@ -86,10 +98,10 @@ static void update_on_compared(struct zk_batch *batch)
 {
     const struct zk_update *change = zk_update_of(batch);
     const struct zk_reply *get = batch_reply(batch, 0);
-    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->token);
-    struct zk_node *node = node_find(batch->z, change->token);
+    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->id);
+    struct zk_node *node = node_find(batch->z, change->id);
     struct zk_data data;
-    if (!t || !node || get->rc != ZOK || batch_is_written(batch->z, change->token)) {
+    if (!t || !node || get->rc != ZOK || batch_is_written(batch->z, change->id)) {
         batch_finish(batch, get->rc == ZOK || get->rc == ZNONODE ? BACKEND_OK : batch_result(batch, get->rc));
         return;
     }
@@ -114,8 +126,8 @@ static void update_on_looked(struct zk_batch *batch)
 {
     const struct zk_update *change = zk_update_of(batch);
     const struct zk_reply *looked = batch_reply(batch, 0);
-    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->token);
-    const struct zk_node *node = node_find(batch->z, change->token);
+    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->id);
+    const struct zk_node *node = node_find(batch->z, change->id);
     bool ours = looked->rc == ZOK && looked->stat.ephemeralOwner == zoo_client_id(batch->z->handle)->client_id;
     if (batch->draft) {
         batch_confirm_write(batch);
@@ -133,25 +145,25 @@ static void update_on_looked(struct zk_batch *batch)
 static void update_renew(struct zk_batch *batch)
 {
     const struct zk_update *change = zk_update_of(batch);
-    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->token);
-    struct zk_node *node = node_find(batch->z, change->token);
-    if (!node || !t || !batch->op) {
+    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->id);
+    struct zk_node *node = node_find(batch->z, change->id);
+    if (!node || !t || !batch->request) {
         batch_finish_soon(batch, BACKEND_STALE);
         return;
     }
-    bool fixed = t->ends != CLOCK_NEVER, automatic = node->ttl == batch->op->ttl && t->due_after > 0 && !fixed;
-    bool same = fixed ? batch->op->confirm && !node->automatic : automatic && node->automatic;
+    bool fixed = t->ends != CLOCK_NEVER, automatic = node->ttl == batch->request->ttl && t->due_after > 0 && !fixed;
+    bool same = fixed ? batch->request->verify_only && !node->automatic : automatic && node->automatic;
     bool weaker = node->may_be_shared && t->head.mode == BACKEND_EXCLUSIVE;
     g_clear_pointer(&batch->draft, node_free);
     if (weaker || (same && !node->unconfirmed && node->mode == t->head.mode)) {
         batch_exists(batch, node->path);
-    } else if (!batch_begin_write(batch, change->token)) {
+    } else if (!batch_begin_write(batch, change->id)) {
         return;
     } else {
         struct zk_node *draft = batch_begin_draft(batch);
         draft->mode = t->head.mode;
         draft->automatic = automatic;
-        draft->ttl = batch->op->ttl;
+        draft->ttl = batch->request->ttl;
         update_keep_term(t, draft);
         batch_send_draft(batch);
     }
@@ -166,23 +178,42 @@ static void update_renew(struct zk_batch *batch)
 
 static void update_finish_rename(struct zk_batch *batch, struct zk_node *node, const struct zk_node *to)
 {
-    struct remote_op *op = batch->op;
+    struct remote_request *request = batch->request;
     struct remote_answer answer = {
         .outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = batch->sent, .fence = to->fence};
     node_move(node, to);
-    watch_node(batch->z, node->path, zk_update_of(batch)->token);
-    g_hash_table_remove(batch->z->nodes, op->replaced);
-    batch->op = NULL;
-    op->answered(op, &answer);
+    watch_node(batch->z, node->path, zk_update_of(batch)->id);
+    g_hash_table_remove(batch->z->nodes, request->replaced);
+    batch->request = NULL;
+    request->on_answer(request, &answer);
     batch_end(batch);
+}
+
+static void update_fail_rename(struct zk_batch *batch, enum backend_result result)
+{
+    struct remote_request *request = batch->request;
+    batch->request = NULL;
+    if (request) {
+        update_answer(request, &(struct remote_answer){.outcome = result == BACKEND_UNREACHABLE ? REMOTE_REFUSED
+                                                                                                : REMOTE_ANSWERED,
+                                                       .result = result,
+                                                       .sent = batch->sent,
+                                                       .repeated = batch->was_sent});
+    }
+    batch_end(batch);
+}
+
+static void update_fail_rename_as_stale(struct zk_batch *batch)
+{
+    update_fail_rename(batch, BACKEND_STALE);
 }
 
 static void update_rename(struct zk_batch *batch);
 
 static void update_on_renamed(struct zk_batch *batch)
 {
-    struct zk_node *node = node_find(batch->z, zk_update_of(batch)->token);
-    const struct zk_node *to = batch->op ? node_find(batch->z, batch->op->replaced) : NULL;
+    struct zk_node *node = node_find(batch->z, zk_update_of(batch)->id);
+    const struct zk_node *to = batch->request ? node_find(batch->z, batch->request->replaced) : NULL;
     int rc = batch_reply(batch, 0)->rc;
     if (node) {
         node->removing = false;
@@ -190,7 +221,7 @@ static void update_on_renamed(struct zk_batch *batch)
     if (rc == ZOK && node && to) {
         update_finish_rename(batch, node, to);
     } else {
-        batch_finish(batch, rc == ZOK || rc == ZNONODE ? BACKEND_STALE : batch_result(batch, rc));
+        update_fail_rename(batch, rc == ZOK || rc == ZNONODE ? BACKEND_STALE : batch_result(batch, rc));
     }
 }
 
@@ -198,11 +229,11 @@ static void update_on_renamed(struct zk_batch *batch)
 static void update_on_found(struct zk_batch *batch)
 {
     const struct zk_update *change = zk_update_of(batch);
-    struct zk_node *node = node_find(batch->z, change->token);
-    const struct zk_node *to = batch->op ? node_find(batch->z, batch->op->replaced) : NULL;
+    struct zk_node *node = node_find(batch->z, change->id);
+    const struct zk_node *to = batch->request ? node_find(batch->z, batch->request->replaced) : NULL;
     struct zk_data data;
     node_decode(batch_reply(batch, 0)->data, &data);
-    bool done = node && to && strcmp(data.token, change->token) == 0;
+    bool done = node && to && strcmp(data.id, change->id) == 0;
     node_data_clear(&data);
     if (done) {
         update_finish_rename(batch, node, to);
@@ -215,18 +246,18 @@ static void update_on_found(struct zk_batch *batch)
 static void update_rename(struct zk_batch *batch)
 {
     const struct zk_update *change = zk_update_of(batch);
-    struct zk_node *node = node_find(batch->z, change->token);
-    struct zk_node *to = batch->op ? node_find(batch->z, batch->op->replaced) : NULL;
+    struct zk_node *node = node_find(batch->z, change->id);
+    struct zk_node *to = batch->request ? node_find(batch->z, batch->request->replaced) : NULL;
     if (!node || !to) {
-        batch_finish_soon(batch, BACKEND_STALE);
-    } else if (!batch_begin_write(batch, change->token)) {
+        batch_then(batch, update_fail_rename_as_stale);
+    } else if (!batch_begin_write(batch, change->id)) {
         return; /* until the pending write is done, so that it is renamed too */
     } else if (batch->was_sent) {
         batch_get(batch, to->path);
         batch_then(batch, update_on_found);
     } else {
-        update_keep_term(remote_ticket_find(&batch->z->remote, change->token), node);
-        GBytes *bytes = node_encode(node, change->token);
+        update_keep_term(remote_ticket_find(&batch->z->remote, change->id), node);
+        GBytes *bytes = node_encode(node, change->id);
         node->removing = true;
         batch_move(batch, node, to, bytes);
         batch_mark_held(batch, to);
@@ -235,42 +266,51 @@ static void update_rename(struct zk_batch *batch)
     }
 }
 
-static void update_on_moved(void *arg, enum backend_result result)
+static struct zk_batch *update_start(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
+
+/* The result of a rename that has not begun. */
+static void update_refuse_rename(struct remote_request *request, enum backend_result result)
 {
-    struct remote_op *op = arg;
-    struct remote_ticket *reserved = remote_ticket_find(op->r, op->replaced);
-    if (result != BACKEND_OK && reserved) {
-        remote_release(&op->r->backend, &reserved->head, NULL, NULL);
-    }
-    remote_op_finish(op, result);
+    request->on_answer(
+        request, &(struct remote_answer){.outcome = result == BACKEND_UNREACHABLE ? REMOTE_NOT_SENT : REMOTE_ANSWERED,
+                                         .result = result});
 }
 
 static void update_on_reserved(void *arg, enum backend_result result, struct backend_ticket *reserved,
                                const struct backend_info *holder)
 {
-    struct remote_op *op = arg;
-    struct remote_ticket *t = remote_ticket_find(op->r, op->token);
+    struct remote_request *request = arg;
+    struct remote_ticket *t = remote_ticket_find(request->r, request->id);
     (void)holder;
-    if (result != BACKEND_OK) {
-        remote_op_finish(op, result);
-    } else if (!t) {
-        remote_release(&op->r->backend, reserved, NULL, NULL);
-        remote_op_finish(op, BACKEND_STALE);
-    } else {
-        op->replaced = g_strdup(((struct remote_ticket *)reserved)->token);
-        remote_rename(&op->r->backend, &t->head, op->name, reserved, update_on_moved, op);
+    if (result == BACKEND_OK && t) {
+        ((struct remote_ticket *)reserved)->renaming = true;
+        request->replaced = g_strdup(((struct remote_ticket *)reserved)->id);
+        update_start(request, t, 0);
+        return;
     }
+    if (result == BACKEND_OK) {
+        backend_release(&request->r->backend, reserved, NULL, NULL);
+    }
+    update_refuse_rename(request, result == BACKEND_OK ? BACKEND_STALE : result);
+}
+
+static void update_reserve_target(struct remote_request *request, const struct remote_ticket *t)
+{
+    backend_acquire(&request->r->backend, request->name,
+                    &(struct backend_claim){.kind = BACKEND_PROVISIONAL, .ttl = t->head.ttl, .meta = t->meta},
+                    update_on_reserved, request);
 }
 
 /* --- requests of remote.h --- */
 
-uint64_t update_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
+/* The flow of a request about a ticket. */
+static struct zk_batch *update_start(struct remote_request *request, struct remote_ticket *t, int64_t timeout)
 {
 #define UPDATE_FLOW(step, ...)                                                                                         \
     {                                                                                                                  \
         sizeof(struct zk_update), step, update_failed, update_clear, __VA_ARGS__                                       \
     }
-    static const struct zk_flow flows[] = {
+    static const struct zk_flow flows[REMOTE_PROCEDURES] = {
         [REMOTE_ACQUIRE] = UPDATE_FLOW(create_begin),
         [REMOTE_RELEASE] = UPDATE_FLOW(update_release, .persists = true),
         [REMOTE_RELEASE_RANGE] = UPDATE_FLOW(convert_release_range, .persists = true),
@@ -279,39 +319,40 @@ uint64_t update_call(struct remote_op *op, struct remote_ticket *t, int64_t time
         [REMOTE_CONVERT] = UPDATE_FLOW(convert_begin),
         [REMOTE_RENAME] = UPDATE_FLOW(update_rename),
     };
-    struct zookeeper *z = (struct zookeeper *)op->r;
-    struct zk_update *change = batch_new(z, &flows[op->procedure], op);
-    const char *place = t ? t->place->name : op->name;
-    change->token = g_strdup(op->token);
-    change->lock = g_strdup(op->name);
-    change->lock_owner = op->claim.lock_owner;
-    change->batch.path = node_path(z, place);
-    change->sequence = t ? t->place->sequence : op->claim.sequence;
-    change->against_will = op->procedure == REMOTE_RELEASE && *op->why;
+    struct zookeeper *z = (struct zookeeper *)request->r;
+    struct zk_update *change = batch_new(z, &flows[request->procedure], request);
+    const char *lock = t ? t->lock->name : request->name;
+    change->id = g_strdup(request->id);
+    change->lock = g_strdup(request->name);
+    change->lock_owner = request->claim.lock_owner;
+    change->batch.path = node_path(z, lock);
+    change->sequence = t ? t->lock->sequence : request->claim.sequence;
+    change->against_will = request->procedure == REMOTE_RELEASE && *request->why;
     batch_start(&change->batch, timeout);
-    return (uint64_t)(uintptr_t)change;
+    return &change->batch;
 }
 
-void update_forget(struct remote *r, uint64_t request)
+uint64_t update_send(struct remote_request *request, struct remote_ticket *t, int64_t timeout)
 {
-    struct zk_batch *batch = (struct zk_batch *)(uintptr_t)request; /* it has no answer yet, so it still exists */
-    (void)r;
-    batch->op = NULL;
-    batch_end(batch);
-}
-
-void zk_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
-               backend_done *done, void *arg)
-{
-    struct remote *r = (struct remote *)b;
-    const struct remote_ticket *t = (struct remote_ticket *)ticket, *target = (struct remote_ticket *)replaced;
-    if (target && strcmp(target->place->name, name) == 0) {
-        log_notice("on ZooKeeper a lock can be renamed to a name that is free, not over another lock");
-        done(arg, BACKEND_UNSUPPORTED);
-        return;
+    static void (*const about_names[REMOTE_PROCEDURES])(struct remote_request * request) = {
+        [REMOTE_REVOKE] = revoke_start,   [REMOTE_TEST] = query_start_about,        [REMOTE_STAT] = query_start_about,
+        [REMOTE_LIST] = query_start_list, [REMOTE_TICKETS] = query_start_list,      [REMOTE_MKDIR] = directory_start,
+        [REMOTE_RMDIR] = directory_start, [REMOTE_SET_DIRECTORY] = directory_start,
+    };
+    if (about_names[request->procedure]) {
+        about_names[request->procedure](request);
+    } else if (request->procedure == REMOTE_RENAME) {
+        update_reserve_target(request, t);
+    } else {
+        return (uint64_t)(uintptr_t)update_start(request, t, timeout);
     }
-    struct remote_op *op = remote_op_done(r, t, done, arg);
-    op->name = g_strdup(name);
-    zk_acquire(b, name, &(struct backend_claim){.kind = BACKEND_PROVISIONAL, .ttl = t->head.ttl, .meta = t->meta},
-               update_on_reserved, op);
+    return 0;
+}
+
+void update_forget(struct remote *r, uint64_t call)
+{
+    struct zk_batch *batch = (struct zk_batch *)(uintptr_t)call; /* it has no answer yet, so it still exists */
+    (void)r;
+    batch->request = NULL;
+    batch_end(batch);
 }

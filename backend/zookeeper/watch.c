@@ -13,45 +13,45 @@
 /* --- nodes of this mount --- */
 
 /* The removal of a node has no reason; with a guard it counts as broken. */
-void watch_report_end(struct zookeeper *z, const char *token)
+void watch_report_end(struct zookeeper *z, const char *id)
 {
-    const struct remote_ticket *t = remote_ticket_find(&z->remote, token);
+    const struct remote_ticket *t = remote_ticket_find(&z->remote, id);
     bool guarded = t && backend_parse_guard(t->meta) > 0;
-    g_hash_table_remove(z->nodes, token);
-    remote_told(&z->remote, token, REMOTE_ENDED, guarded ? BACKEND_BROKEN : BACKEND_LOST);
+    g_hash_table_remove(z->nodes, id);
+    remote_on_event(&z->remote, id, REMOTE_ENDED, guarded ? BACKEND_BROKEN : BACKEND_LOST);
 }
 
 struct watch_own_flow {
     struct zk_batch batch;
-    char token[REMOTE_TOKEN_SIZE]; /* the ticket whose node it watches */
+    char id[REMOTE_ID_SIZE]; /* the ticket whose node it watches */
 };
 
 /* The node may have been removed before the watch. */
 static void watch_on_node(struct zk_batch *batch)
 {
-    const char *token = ((struct watch_own_flow *)batch)->token;
+    const char *id = ((struct watch_own_flow *)batch)->id;
     struct zookeeper *z = batch->z;
-    struct zk_node *node = node_find(z, token);
+    struct zk_node *node = node_find(z, id);
     const struct zk_reply *get = batch_reply(batch, 0);
     bool gone = get->rc == ZNONODE || (get->rc == ZOK && node && node->fence != node_fence(z, NULL, &get->stat));
     if (gone && node && strcmp(node->path, batch->path) == 0) {
-        watch_report_end(z, token);
+        watch_report_end(z, id);
     }
     batch_end(batch);
 }
 
 static void watch_begin_node(struct zk_batch *batch)
 {
-    batch_watch(batch, batch->path, ((struct watch_own_flow *)batch)->token);
+    batch_watch(batch, batch->path, ((struct watch_own_flow *)batch)->id);
     batch_then(batch, watch_on_node);
 }
 
-void watch_node(struct zookeeper *z, const char *path, const char *token)
+void watch_node(struct zookeeper *z, const char *path, const char *id)
 {
     static const struct zk_flow watch = {sizeof(struct watch_own_flow), .begin = watch_begin_node};
     struct watch_own_flow *flow = batch_new(z, &watch, NULL);
     flow->batch.path = g_strdup(path);
-    g_strlcpy(flow->token, token, sizeof flow->token);
+    g_strlcpy(flow->id, id, sizeof flow->id);
     batch_start(&flow->batch, 0);
 }
 
@@ -66,14 +66,14 @@ static void watch_on_directory(struct zk_batch *batch)
     struct remote_ticket *t;
     g_hash_table_iter_init(&each, z->remote.tickets);
     while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
-        struct zk_node *node = node_find(z, t->token);
+        struct zk_node *node = node_find(z, t->id);
         const char *leaf;
-        char *directory = remote_parent(t->place->name, &leaf);
-        char *path = node_path(z, t->place->sequence ? t->place->name : directory);
+        char *directory = remote_parent(t->lock->name, &leaf);
+        char *path = node_path(z, t->lock->sequence ? t->lock->name : directory);
         bool in = node && strcmp(path, batch->path) == 0;
-        if (in && t->place->sequence) {
+        if (in && t->lock->sequence) {
             node->blocker_changed = true; /* if its queue is being read just now */
-            g_ptr_array_add(queue, g_strdup(t->token));
+            g_ptr_array_add(queue, g_strdup(t->id));
         } else if (in && node->delay != delay) {
             node->delay = delay;
             if (t->state == REMOTE_HELD && node->kind != BACKEND_PROVISIONAL) {
@@ -84,7 +84,7 @@ static void watch_on_directory(struct zk_batch *batch)
         g_free(directory);
     }
     for (guint i = 0; i < queue->len; i++) {
-        remote_told(&z->remote, queue->pdata[i], REMOTE_MAY_BE_FREE, BACKEND_LOST);
+        remote_on_event(&z->remote, queue->pdata[i], REMOTE_MAY_BE_FREE, BACKEND_LOST);
     }
     g_ptr_array_unref(queue);
     batch_then(batch, batch_end);
@@ -162,9 +162,9 @@ static void watch_read_name(struct zookeeper *z, const char *name)
     batch_start(&flow->batch, 0);
 }
 
-void zk_watch(struct backend *b, const char *name)
+void zk_watch(struct remote *remote, const char *name)
 {
-    struct zookeeper *z = (struct zookeeper *)b;
+    struct zookeeper *z = (struct zookeeper *)remote;
     GList *link = g_hash_table_lookup(z->named, name);
     if (link) {
         g_queue_unlink(&z->recent, link);

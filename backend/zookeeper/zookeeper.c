@@ -10,33 +10,16 @@
 #include "backend/log.h"
 #include "backend/zookeeper/private.h"
 
-static void zookeeper_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
+static void zookeeper_start(struct remote *remote)
 {
-    struct zookeeper *z = (struct zookeeper *)b;
-    remote_start(&z->remote, loop, events, context);
-    session_start(z);
+    session_start((struct zookeeper *)remote);
 }
 
 /* A holder may rely on its lock for its whole term, also without this daemon. */
-static bool zookeeper_holds(struct zookeeper *z)
+static void zookeeper_free(struct remote *remote, bool holds)
 {
-    GHashTableIter each;
-    const struct remote_ticket *t;
-    g_hash_table_iter_init(&each, z->remote.tickets);
-    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
-        if (t->state == REMOTE_HELD) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void zookeeper_free(struct backend *b)
-{
-    struct zookeeper *z = (struct zookeeper *)b;
+    struct zookeeper *z = (struct zookeeper *)remote;
     struct ev_loop *loop = z->remote.loop;
-    bool holds = zookeeper_holds(z);
-    remote_clear(&z->remote);
     session_close(z, holds);
     batch_end_all(z);
     if (loop) {
@@ -60,14 +43,13 @@ static void zookeeper_free(struct backend *b)
     g_free(z);
 }
 
-static void zookeeper_status(struct backend *b, struct backend_status *status)
+static void zookeeper_status(struct remote *remote, struct backend_status *status)
 {
-    struct zookeeper *z = (struct zookeeper *)b;
+    struct zookeeper *z = (struct zookeeper *)remote;
     status->away = !z->ready;
     status->since = z->changed;
     status->why = z->ready ? NULL : g_strdup(z->why ? z->why : "not connected yet");
     status->address = g_strdup(z->address);
-    status->has_connections = true;
     status->round_trips = z->requests;
     status->reconnects = z->reconnects;
     if (z->ready) {
@@ -82,63 +64,45 @@ static void zookeeper_status(struct backend *b, struct backend_status *status)
     g_ptr_array_add(status->details, g_strdup_printf("layout: %s", z->kazoo ? "kazoo" : "curator"));
 }
 
-static void zookeeper_beat(struct remote *r, struct remote_ticket *const *tickets, size_t count)
+static void zookeeper_heartbeat(struct remote *r, struct remote_ticket *const *tickets, size_t count)
 {
     for (size_t i = 0; i < count;
          i++) { /* the session keeps waiting tickets alive; but the end of a lock-delay is not reported */
-        const struct zk_node *node = node_find((struct zookeeper *)r, tickets[i]->token);
+        const struct zk_node *node = node_find((struct zookeeper *)r, tickets[i]->id);
         if (node && node->delayed) {
-            remote_beaten(r, tickets[i]->token,
-                          &(struct remote_answer){.outcome = REMOTE_ANSWERED,
-                                                  .result = BACKEND_QUEUED,
-                                                  .wait = MAX(node->delayed - clock_now(), 0)});
+            remote_heartbeat_reply(r, tickets[i]->id,
+                                   &(struct remote_answer){.outcome = REMOTE_ANSWERED,
+                                                           .result = BACKEND_QUEUED,
+                                                           .wait = MAX(node->delayed - clock_now(), 0)});
         }
     }
 }
 
-static void zookeeper_waits(struct remote *r, struct remote_ticket *t, enum remote_state to)
+static bool zookeeper_allows_name(struct remote *r, const char *name)
 {
-    (void)r, (void)t, (void)to;
+    (void)r;
+    return node_is_name(name);
 }
 
-static void zookeeper_watch_place(struct remote *r, struct remote_ticket *t)
-{
-    (void)r, (void)t; /* other mounts are in the same queue */
-}
-
+/* Other mounts are in the same queue, so it needs no watch_lock. */
 static const struct remote_store store = {
-    .is_up = session_is_up,
-    .call = update_call,
-    .forget = update_forget,
-    .beat = zookeeper_beat,
-    .waits = zookeeper_waits,
-    .watch = zookeeper_watch_place,
-};
-
-static const struct backend_operations operations = {
+    .name = "zookeeper",
+    .features = BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_SHARE,
+    .safety = BACKEND_QUORUM,
+    .no_range = "a lock of a range of bytes covers the whole lock on ZooKeeper",
+    .no_replace = "on ZooKeeper a lock can be renamed to a name that is free, not over another lock",
+    .revoke_root = BACKEND_IS_DIRECTORY,
+    .rmdir_root = BACKEND_INVALID,
     .start = zookeeper_start,
     .free = zookeeper_free,
-    .acquire = zk_acquire,
-    .release = remote_release,
-    .cancel = remote_cancel,
-    .release_range = remote_release_range,
-    .convert = remote_convert,
-    .renew = remote_renew,
-    .set = remote_set,
-    .revoke = zk_revoke,
-    .rename = zk_rename,
-    .test = zk_test,
-    .stat = zk_stat,
-    .list = zk_list,
-    .tickets = zk_tickets,
-    .mkdir = zk_mkdir,
-    .rmdir = zk_rmdir,
-    .set_directory = zk_set_directory,
-    .watch = zk_watch,
+    .is_up = session_is_up,
+    .allows_name = zookeeper_allows_name,
+    .send = update_send,
+    .forget = update_forget,
+    .heartbeat = zookeeper_heartbeat,
+    .watch_name = zk_watch,
     .recover = zk_recover,
-    .counts = remote_counts,
     .status = zookeeper_status,
-    .name = remote_name,
 };
 
 /* All addresses of all hosts in numbers: the library would resolve names in the loop. */
@@ -197,12 +161,6 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
         g_free(z);
         return result;
     }
-    z->remote.backend = (struct backend){
-        .operations = &operations,
-        .name = "zookeeper",
-        .features = BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_SHARE,
-        .safety = BACKEND_QUORUM,
-    };
     z->hosts = hosts;
     z->chroot = g_strdup(options->uri->chroot);
     z->digest = g_strdup(options->digest);
@@ -218,7 +176,7 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
     TAILQ_INIT(&z->batches);
     result = options->background ? 0 : check_servers(z, error, error_size);
     if (result < 0) {
-        zookeeper_free(&z->remote.backend);
+        backend_free(&z->remote.backend);
         return result;
     }
     z->identity = g_strdup_printf("%s %s", options->identity ? options->identity : "", z->address);

@@ -62,7 +62,7 @@ r|backend/remote/ticket.c|    return sent + ttl - (ttl / 100 + 2);|    return se
 r|backend/redis/script/release_lone.lua|has:sub(1, #LONE + 32) == LONE .. ARGV[1]|has:sub(1, #LONE) == LONE
 r|backend/redis/script/release_lone.lua|  call('DEL', KEYS[1])\n|
 r|backend/redis/script/acquire_free.lua|  if there <= 1 and made and|  if made and
-r|backend/redis/acquire.c|    return t->head.mode == BACKEND_EXCLUSIVE && !t->place->sequence|    return !t->place->sequence
+r|backend/redis/acquire.c|    return t->head.mode == BACKEND_EXCLUSIVE && !t->lock->sequence|    return !t->lock->sequence
 r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + a.left), id)|call('ZADD', TERM, number_text(now), id)
 r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.left + t.d))|    call('PEXPIRE', L, number_text(1))
 r|backend/redis/script/set.lua|  t.i = a.meta|  t.i = nil
@@ -75,14 +75,14 @@ z|backend/zookeeper/rank.c|before < change->width)) {|before <= change->width)) 
 z|backend/zookeeper/rank.c|    if (freed \\|\\| node->blocker_changed) {|    if (false) {
 z|backend/zookeeper/update.c|        batch_remove_node(batch, node, change->against_will && node->kind != BACKEND_PROVISIONAL);|        batch_exists(batch, node->path);
 z|backend/zookeeper/revoke.c|    if (revoke_of(batch)->chosen) {\n        revoke_delete(batch);\n        return;\n    }|
-z|backend/zookeeper/session.c|        remote_told(&z->remote, held->pdata[i], REMOTE_ENDED, BACKEND_LOST);\n|
+z|backend/zookeeper/session.c|        remote_on_event(&z->remote, held->pdata[i], REMOTE_ENDED, BACKEND_LOST);\n|
 z|backend/zookeeper/batch.c|    if (node->marked) {|    if (false) {
 s|backend/local/loop.c|    if (!sequence \\|\\| local_store_synced(l->store) >= sequence) {\n        done(arg, result, ticket, NULL);|    if (true) {\n        done(arg, result, ticket, NULL);
 w|backend/redis/conn/request.c|    return conn->options.wait > 0 && request->script|    return false && request->script
 w|backend/remote/epoch.c|    if (closed && !e->closed_since && confirmed) {|    (void)confirmed;\n    if (closed && !e->closed_since) {
 q|backend/redlock/vote.c|    return servers / 2 + 1;|    return servers / 2;
 q|backend/redlock/node.c|    return node->lasting ? 0 : redlock_hold_off(clock_now(), node->born, term);|    (void)term;\n    return 0;
-q|backend/redlock/acquire.c|    remote_make_token(call->token);|    g_strlcpy(call->token, t->token, sizeof call->token);
+q|backend/redlock/acquire.c|    remote_make_id(call->id);|    g_strlcpy(call->id, t->id, sizeof call->id);
 r|backend/redis/script/renew_lone.lua|if is_lone(id) and|if lone and
 z|backend/zookeeper/session.c|z->ready &&\n               clock_now() - z->heartbeat_sent > z->validity / 2|false && z->ready
 q|backend/redlock/script/keep.lua|elseif give and last_number() <= tonumber(number) then|elseif give then

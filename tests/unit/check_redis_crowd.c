@@ -32,11 +32,11 @@ static struct backend_claim range(uint64_t lock_owner, uint64_t start, uint64_t 
     return claim;
 }
 
-static struct backend_claim claim_of(int place, unsigned i)
+static struct backend_claim claim_of(int lock, unsigned i)
 {
-    if (place == WHOLE)
+    if (lock == WHOLE)
         return range(i + 2, 0, BACKEND_RANGE_MAX);
-    return place == SAME ? range(i + 2, 5, 6) : range(i + 2, 10 * i, 10 * i + 5);
+    return lock == SAME ? range(i + 2, 5, 6) : range(i + 2, 10 * i, 10 * i + 5);
 }
 
 static void let_go(unsigned mount, uint64_t lock_owner)
@@ -45,13 +45,13 @@ static void let_go(unsigned mount, uint64_t lock_owner)
 }
 
 /* Waiters of mounts 1 to 3, behind one of mount 0 that holds all. */
-static void crowd(int place, struct told **waiters, unsigned count)
+static void crowd(int lock, struct told **waiters, unsigned count)
 {
     struct backend_claim claim = range(1, 0, BACKEND_RANGE_MAX);
 
     ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
     for (unsigned i = 0; i < count; i++) {
-        claim = claim_of(place, i);
+        claim = claim_of(lock, i);
         waiters[i] = hosts_ask(1 + i % 3, "L", &claim);
     }
     for (unsigned i = 0; i < count; i++) {
@@ -84,13 +84,13 @@ struct cost {
 };
 
 /* What so many cost while they queue up, in two rounds of refreshes, and while they get their turn and let go. */
-static struct cost cost_of(int place, unsigned count)
+static struct cost cost_of(int lock, unsigned count)
 {
     struct told *waiters[MANY];
     struct cost cost;
     uint64_t before = commands();
 
-    crowd(place, waiters, count);
+    crowd(lock, waiters, count);
     cost.queueing = commands() - before;
     before = commands();
     hosts_pass(4200);
@@ -103,7 +103,7 @@ static struct cost cost_of(int place, unsigned count)
         HOSTS_UNTIL((next = having_turn(waiters, count)) < count);
         let_go(waiters[next]->mount, next + 2);
         waiters[next] = NULL;
-        ck_assert(place == APART || holders(waiters, count) <= 1); /* the next may have its turn already */
+        ck_assert(lock == APART || holders(waiters, count) <= 1); /* the next may have its turn already */
     }
     cost.turns = commands() - before;
     ck_assert(!hosts_exists("h:L"));
@@ -385,21 +385,21 @@ START_TEST(who_asks_does_not_stand_behind_all_that_the_mount_does_for_itself)
     for (unsigned i = 0; i < LEASES; i++) {
         struct remote_ticket *t = (struct remote_ticket *)leases[i]->ticket;
         if (_i)
-            remote_end(r, t, BACKEND_EXPIRED, true);
+            remote_end_ticket(r, t, BACKEND_EXPIRED, true);
         else
             backend_renew(hosts_mount(0), &(struct backend_renewal){.ticket = &t->head, .ttl = HOSTS_LONG}, 1);
     }
-    ck_assert_uint_eq(r->under_way, REMOTE_LANE_MAX);
-    for (unsigned i = REMOTE_LANE_MAX; !_i && i < LEASES; i++)
-        nearest = MIN(nearest, ((struct remote_ticket *)leases[i]->ticket)->in_lane_by);
-    struct remote_ticket *first = skiplist_item(skiplist_first(&r->lane));
-    ck_assert(_i ? !first : first->in_lane_by == nearest);
+    ck_assert_uint_eq(r->background_pending, REMOTE_BACKGROUND_MAX);
+    for (unsigned i = REMOTE_BACKGROUND_MAX; !_i && i < LEASES; i++)
+        nearest = MIN(nearest, ((struct remote_ticket *)leases[i]->ticket)->background_order);
+    struct remote_ticket *first = skiplist_item(skiplist_first(&r->background));
+    ck_assert(_i ? !first : first->background_order == nearest);
     backend_set_directory(hosts_mount(0), "", &(struct backend_directory){.width = 1}, hosts_on_done, &done);
     redis_server_resume(hosts_server);
     before = clock_now();
     HOSTS_UNTIL(done.told);
-    ck_assert(_i ? !TAILQ_EMPTY(&r->endings) : skiplist_length(&r->lane) > 0);
-    HOSTS_UNTIL(TAILQ_EMPTY(&r->endings) && skiplist_length(&r->lane) == 0 && r->under_way == 0);
+    ck_assert(_i ? !TAILQ_EMPTY(&r->ended_releases) : skiplist_length(&r->background) > 0);
+    HOSTS_UNTIL(TAILQ_EMPTY(&r->ended_releases) && skiplist_length(&r->background) == 0 && r->background_pending == 0);
     for (unsigned i = 0; i < LEASES; i++)
         ck_assert(_i || leases[i]->ticket->deadline >= before);
     ck_assert_int_eq(redis_server_do(hosts_server, "EVAL %s 0", "return #redis.call('KEYS', 'h:n*')"), _i ? 0 : LEASES);
@@ -414,7 +414,7 @@ START_TEST(name_that_has_ended_here_is_free_for_who_asks_at_once)
 
     make_leases(leases);
     for (unsigned i = 0; i < LEASES; i++)
-        remote_end(r, (struct remote_ticket *)leases[i]->ticket, BACKEND_EXPIRED, true);
+        remote_end_ticket(r, (struct remote_ticket *)leases[i]->ticket, BACKEND_EXPIRED, true);
     hosts_get(0, "n199", HOSTS_LONG);
     ck_assert_int_eq(hosts_rename(hosts_get(0, "n198", HOSTS_LONG), "n197"), BACKEND_OK);
 }

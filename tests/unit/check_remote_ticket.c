@@ -35,7 +35,7 @@ static struct remote_ticket *add(unsigned lock, uint64_t lock_owner, bool holds)
     g_snprintf(name, sizeof(name), "%u", lock);
     t = remote_ticket_new(r, name, &claim);
     t->head.fence = ++r->serials;
-    remote_ticket_turn(r, t, holds ? REMOTE_HELD : REMOTE_WAITING);
+    remote_ticket_set_state(r, t, holds ? REMOTE_HELD : REMOTE_WAITING);
     if (holds)
         remote_ticket_segments(t, "0 ffffffffffffffff 0");
     return t;
@@ -45,11 +45,11 @@ START_TEST(whole_lock_alone_is_all_of_what_has_no_parts)
 {
     struct remote_ticket *whole = add(1, 1, false), *parts = add(2, 2, true);
 
-    ck_assert(remote_ticket_cut(whole, 5, BACKEND_RANGE_MAX));
-    ck_assert(remote_ticket_cut(whole, 0, 9));
-    ck_assert(!remote_ticket_cut(whole, 0, BACKEND_RANGE_MAX));
-    ck_assert(remote_ticket_cut(parts, 5, BACKEND_RANGE_MAX));
-    ck_assert(!remote_ticket_cut(parts, 0, 9));
+    ck_assert(remote_ticket_cut_range(whole, 5, BACKEND_RANGE_MAX));
+    ck_assert(remote_ticket_cut_range(whole, 0, 9));
+    ck_assert(!remote_ticket_cut_range(whole, 0, BACKEND_RANGE_MAX));
+    ck_assert(remote_ticket_cut_range(parts, 5, BACKEND_RANGE_MAX));
+    ck_assert(!remote_ticket_cut_range(parts, 0, 9));
 }
 END_TEST
 
@@ -110,18 +110,18 @@ START_TEST(grant_may_name_what_the_same_lock_owner_holds_at_the_same_place_alone
     struct remote_ticket *held = add(1, 7, true), *t = add(1, 7, false), *lease;
     struct backend_claim claim = {.kind = BACKEND_LEASE, .ttl = 60000};
 
-    ck_assert(remote_ticket_may_adopt(r, t, t->token));
-    ck_assert(remote_ticket_may_adopt(r, t, held->token));
-    ck_assert(remote_ticket_may_adopt(r, t, "0123456789abcdef0123456789abcdef")); /* forgotten here */
-    ck_assert(!remote_ticket_may_adopt(r, t, "0123456789abcdef"));
-    ck_assert(!remote_ticket_may_adopt(r, t, ""));
-    ck_assert(!remote_ticket_may_adopt(r, t, add(2, 7, true)->token));
-    ck_assert(!remote_ticket_may_adopt(r, t, add(1, 8, true)->token));
-    ck_assert(!remote_ticket_may_adopt(r, t, add(1, 7, false)->token));
+    ck_assert(remote_ticket_accepts_id(r, t, t->id));
+    ck_assert(remote_ticket_accepts_id(r, t, held->id));
+    ck_assert(remote_ticket_accepts_id(r, t, "0123456789abcdef0123456789abcdef")); /* forgotten here */
+    ck_assert(!remote_ticket_accepts_id(r, t, "0123456789abcdef"));
+    ck_assert(!remote_ticket_accepts_id(r, t, ""));
+    ck_assert(!remote_ticket_accepts_id(r, t, add(2, 7, true)->id));
+    ck_assert(!remote_ticket_accepts_id(r, t, add(1, 8, true)->id));
+    ck_assert(!remote_ticket_accepts_id(r, t, add(1, 7, false)->id));
     lease = remote_ticket_new(r, "1", &claim);
-    ck_assert(!remote_ticket_may_adopt(r, t, lease->token));
-    ck_assert(!remote_ticket_may_adopt(r, lease, held->token));
-    ck_assert(!remote_ticket_may_adopt(r, lease, "0123456789abcdef0123456789abcdef"));
+    ck_assert(!remote_ticket_accepts_id(r, t, lease->id));
+    ck_assert(!remote_ticket_accepts_id(r, lease, held->id));
+    ck_assert(!remote_ticket_accepts_id(r, lease, "0123456789abcdef0123456789abcdef"));
 }
 END_TEST
 
@@ -152,14 +152,14 @@ static void on_acquired(void *arg, enum backend_result result, struct backend_ti
     told = result;
 }
 
-static struct remote_op *sent[6]; /* of a store that does not answer by itself */
+static struct remote_request *sent[6]; /* of a store that does not answer by itself */
 static unsigned count;
 
-static uint64_t on_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
+static uint64_t on_call(struct remote_request *request, struct remote_ticket *t, int64_t timeout)
 {
     (void)t, (void)timeout;
     ck_assert_uint_lt(count, G_N_ELEMENTS(sent));
-    sent[count++] = op;
+    sent[count++] = request;
     return 0;
 }
 
@@ -173,7 +173,7 @@ static void begin_silent(void)
     loop = ev_loop_new(EVFLAG_AUTO);
     backend_start(&r->backend, loop, &events, NULL);
     silent = *r->store;
-    silent.call = on_call;
+    silent.send = on_call;
     r->store = &silent;
 }
 
@@ -192,12 +192,12 @@ static struct remote_answer granted_after(int64_t delay)
                                   .sent = clock_now() - delay,
                                   .leaf = "",
                                   .segments = "",
-                                  .token = "0123456789abcdef0123456789abcdef"};
+                                  .id = "0123456789abcdef0123456789abcdef"};
 }
 
 static void answer(struct remote_ticket *t, const struct remote_answer *answer)
 {
-    t->asked->answered(t->asked, answer);
+    t->acquiring->on_answer(t->acquiring, answer);
 }
 
 /* What comes of a claim whose user has given up: _i of these.  `first`: it is its first answer, else it had waited.  Of
@@ -230,20 +230,20 @@ START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
     struct remote_answer last = outcomes[_i].answer;
     const struct remote_answer undone = {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK};
     struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
-    g_autofree char *token = g_strdup(held->token); /* `held` goes when t takes its place */
+    g_autofree char *id = g_strdup(held->id); /* `held` goes when t takes its place */
 
     begin_silent();
     told = BACKEND_DAMAGED;
     remote_acquire(r, t, on_acquired, NULL);
     if (!outcomes[_i].first) {
         answer(t, &queued);
-        remote_told(r, t->token, REMOTE_HANDED_OVER, BACKEND_LOST);
-        ck_assert_int_eq(t->state, REMOTE_CLAIMED);
+        remote_on_event(r, t->id, REMOTE_GRANTED, BACKEND_LOST);
+        ck_assert_int_eq(t->state, REMOTE_CLAIMING);
     }
     ck_assert(!backend_cancel(&r->backend, &t->head));
     last.sent = clock_now();
     last.leaf = "";
-    last.token = token;
+    last.id = id;
     last.segments = "0 9 1 a ffffffffffffffff 0";
     answer(t, &last);
     if (last.outcome == REMOTE_UNKNOWN) {
@@ -251,7 +251,7 @@ START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
         ck_assert_uint_eq(ended, 0);
         ck_assert(!backend_cancel(&r->backend, &t->head));
         ck_assert_int_eq(sent[count - 1]->procedure, REMOTE_RELEASE);
-        sent[count - 1]->answered(sent[count - 1], &undone);
+        sent[count - 1]->on_answer(sent[count - 1], &undone);
     }
     ck_assert_uint_eq(granted, outcomes[_i].granted);
     ck_assert_uint_eq(ended, outcomes[_i].ended);
@@ -284,7 +284,7 @@ START_TEST(lock_whose_weaker_claim_cannot_be_undone_is_lost)
     remote_acquire(r, t, on_acquired, NULL);
     answer(t, &unknown);
     ck_assert_int_eq(told, BACKEND_DAMAGED);
-    sent[1]->answered(sent[1], &answers[_i]);
+    sent[1]->on_answer(sent[1], &answers[_i]);
     ck_assert_int_eq(told, BACKEND_UNREACHABLE);
     ck_assert_uint_eq(ended, _i < 2);
     ck_assert_uint_eq(count, _i == 0 ? 2 : _i == 1 ? 4 : 3); /* it is tried on */
@@ -301,16 +301,16 @@ START_TEST(weaker_claim_that_others_share_stands)
     const struct remote_answer unknown = {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE},
                                shared = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY};
     struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
-    g_autofree char *token = g_strdup(held->token);
+    g_autofree char *id = g_strdup(held->id);
     struct remote_answer grant = granted_after(10);
-    grant.token = token;
+    grant.id = id;
     grant.segments = "0 9 1 a ffffffffffffffff 0";
     held->head.user = &told;
     begin_silent();
     told = BACKEND_DAMAGED;
     remote_acquire(r, t, on_acquired, NULL);
     answer(t, &unknown);
-    sent[1]->answered(sent[1], &shared);
+    sent[1]->on_answer(sent[1], &shared);
     ck_assert_int_eq(told, BACKEND_DAMAGED);
     ck_assert_int_eq(sent[2]->procedure, REMOTE_ACQUIRE);
     if (_i == 0) {
@@ -319,7 +319,7 @@ START_TEST(weaker_claim_that_others_share_stands)
         ck_assert(t->head.joined);
     } else {
         answer(t, &unknown);
-        sent[3]->answered(sent[3], &shared);
+        sent[3]->on_answer(sent[3], &shared);
         ck_assert_int_eq(told, BACKEND_UNREACHABLE);
     }
     ck_assert_uint_eq(ended, _i == 1);
@@ -358,7 +358,7 @@ START_TEST(what_is_changed_while_it_is_renewed_is_renewed_again)
     struct backend_change change = {.set = BACKEND_SET_META};
     struct remote_answer done = {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = clock_now()};
     struct remote_ticket *t = remote_ticket_new(r, "1", &lease);
-    remote_ticket_turn(r, t, REMOTE_HELD);
+    remote_ticket_set_state(r, t, REMOTE_HELD);
     t->head.deadline = clock_now() + 60000;
     begin_silent();
     if (_i == 1) {
@@ -369,13 +369,13 @@ START_TEST(what_is_changed_while_it_is_renewed_is_renewed_again)
     remote_extend(r, t);
     ck_assert_uint_eq(count, _i ? 2 : 1);
     for (unsigned i = 0, answered = count; i < answered; i++) {
-        sent[i]->answered(sent[i], &done);
+        sent[i]->on_answer(sent[i], &done);
     }
     ck_assert_uint_eq(count, _i ? 3 : 1);
     if (_i) {
         ck_assert_int_eq(told, BACKEND_OK);
         ck_assert_int_eq(sent[2]->procedure, REMOTE_RENEW);
-        sent[2]->answered(sent[2], &done);
+        sent[2]->on_answer(sent[2], &done);
         ck_assert_uint_eq(count, 3);
     }
     end_silent();
@@ -391,12 +391,12 @@ START_TEST(what_was_granted_late_is_due_before_its_term_is_over)
     begin_silent();
     remote_acquire(r, t, on_acquired, NULL);
     if (_i < 2) {
-        sent[0]->answered(sent[0], &grant);
+        sent[0]->on_answer(sent[0], &grant);
     } else { /* a conversion that is answered late */
         t->head.deadline = clock_now() + 60000;
-        remote_ticket_turn(r, t, REMOTE_HELD);
+        remote_ticket_set_state(r, t, REMOTE_HELD);
         backend_convert(&r->backend, &t->head, &claim, on_done, NULL);
-        sent[1]->answered(sent[1], &grant);
+        sent[1]->on_answer(sent[1], &grant);
     }
     ck_assert_int_eq(told, BACKEND_OK);
     ck_assert_int_ge(t->due, clock_now() + (_i ? 1000 : 9900));
@@ -414,11 +414,11 @@ START_TEST(what_was_granted_too_late_is_asked_for_again)
     begin_silent();
     told = BACKEND_DAMAGED;
     remote_acquire(r, t, on_acquired, NULL);
-    sent[0]->answered(sent[0], &grant);
+    sent[0]->on_answer(sent[0], &grant);
     ck_assert_uint_eq(count, 2);
     ck_assert_int_eq(told, BACKEND_DAMAGED);
     grant.sent = clock_now();
-    sent[1]->answered(sent[1], &grant);
+    sent[1]->on_answer(sent[1], &grant);
     ck_assert_int_eq(told, BACKEND_OK);
     end_silent();
 }
@@ -432,24 +432,24 @@ START_TEST(what_is_said_to_have_ended_just_after_its_grant_is_asked_for)
     struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
     enum backend_end why = _i ? BACKEND_EXPIRED : BACKEND_LOST;
     begin_silent();
-    remote_ticket_turn(r, t, REMOTE_HELD);
+    remote_ticket_set_state(r, t, REMOTE_HELD);
     t->head.acquired = clock_now();
     t->head.deadline = clock_now() + 30000;
-    ck_assert(!remote_doubt_end(r, t->token, BACKEND_BROKEN));
-    ck_assert(!remote_doubt_end(r, t->token, BACKEND_RELEASED));
-    ck_assert(remote_doubt_end(r, t->token, why));
+    ck_assert(!remote_verify_end(r, t->id, BACKEND_BROKEN));
+    ck_assert(!remote_verify_end(r, t->id, BACKEND_RELEASED));
+    ck_assert(remote_verify_end(r, t->id, why));
     ck_assert_int_eq(sent[0]->procedure, REMOTE_RENEW);
-    sent[0]->answered(sent[0], &renewed);
+    sent[0]->on_answer(sent[0], &renewed);
     ck_assert_uint_eq(ended, 0);
-    ck_assert(remote_doubt_end(r, t->token, why));
+    ck_assert(remote_verify_end(r, t->id, why));
     renewed.result = BACKEND_STALE;
-    sent[1]->answered(sent[1], &renewed);
+    sent[1]->on_answer(sent[1], &renewed);
     ck_assert_uint_eq(ended, 1);
     ck_assert_int_eq(ended_why, why);
     t = remote_ticket_new(r, "1", &claim);
-    remote_ticket_turn(r, t, REMOTE_HELD);
+    remote_ticket_set_state(r, t, REMOTE_HELD);
     t->head.acquired = clock_now() - 30000;
-    ck_assert(!remote_doubt_end(r, t->token, why));
+    ck_assert(!remote_verify_end(r, t->id, why));
     end_silent();
 }
 END_TEST

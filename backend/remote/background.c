@@ -1,0 +1,325 @@
+/* keep: what keeps a ticket in the store, and what ends it there: heartbeat, renewals and releases.
+ *
+ * Renewals, and releases of what has ended here, are requests that nobody waits for, and there may be very many at
+ * once: after a restart or a reconnect all that is held is renewed, and leases that were made together run out
+ * together.  They have a lane of their own, in which no more than REMOTE_BACKGROUND_MAX are under way, so whoever asks
+ * for something waits for no more than these.  The renewal whose deadline is nearest goes first.
+ */
+#include "backend/remote/remote.h"
+
+static void background_send_next(struct remote *r);
+
+/* --- release --- */
+
+/* Its lock owner has asked for some of what it held since, which may be the same ticket to the store. */
+static bool background_is_acquired_again(const struct remote_request *request)
+{
+    const struct backend_claim *c = &request->claim;
+    struct remote_lock *lock = c->lock_owner ? g_hash_table_lookup(request->r->locks, request->name) : NULL;
+    struct remote_ticket *t = lock ? LIST_FIRST(&lock->tickets) : NULL;
+    while (t && !(t->lock_owner == c->lock_owner && remote_ticket_covers(t, c->start, c->end))) {
+        t = LIST_NEXT(t, link);
+    }
+    return t;
+}
+
+/* It was made weaker by a claim of which nobody knows any more, and others share it. */
+static void background_lose_joined(struct remote_request *request)
+{
+    struct remote_lock *lock = g_hash_table_lookup(request->r->locks, request->name);
+    struct remote_ticket *t = lock ? LIST_FIRST(&lock->tickets) : NULL;
+    while (t && !(t->lock_owner == request->claim.lock_owner && t->state == REMOTE_HELD)) {
+        t = LIST_NEXT(t, link);
+    }
+    if (t) {
+        remote_end_ticket(request->r, t, BACKEND_LOST, true);
+    }
+}
+
+/* Tried for as long as the store may know of it, whatever its caller was told. */
+static void background_on_released(struct remote_request *request, const struct remote_answer *answer)
+{
+    struct remote *r = request->r;
+    int64_t ttl = MIN(request->ttl, REMOTE_RELEASE_MAX);
+    if (answer->outcome == REMOTE_ANSWERED && answer->result != BACKEND_OK && !(request->undo && request->done)) {
+        background_lose_joined(request);
+        remote_request_finish(request, BACKEND_OK);
+        background_send_next(r);
+        return;
+    }
+    if (answer->outcome == REMOTE_ANSWERED || ttl <= 0 || background_is_acquired_again(request)) {
+        remote_request_finish(request, answer->result);
+        background_send_next(r);
+        return;
+    }
+    if (request->done) {
+        request->done(request->arg, answer->result);
+    }
+    request->done = NULL;
+    request->ttl = 0;
+    remote_request_send(request, NULL, request->procedure, background_on_released, ttl);
+}
+
+static struct remote_request *background_release_request(struct remote *r, const struct remote_ticket *t,
+                                                         const char *why, backend_done *done, void *arg)
+{
+    struct remote_request *request = remote_request_new_done(r, t, done, arg);
+    request->claim.sequence = t->lock->sequence;
+    request->claim.lock_owner = t->lock_owner;
+    request->claim.start = t->state != REMOTE_HELD; /* of one that does not hold no bytes */
+    request->claim.end = t->state == REMOTE_HELD ? BACKEND_RANGE_MAX : 0;
+    request->name = g_strdup(t->lock->name);
+    request->ticket_name = g_strdup(remote_ticket_name(t));
+    request->ttl = t->head.ttl;
+    request->why = why;
+    request->lease = t->head.kind == BACKEND_LEASE;
+    request->uncontended = t->uncontended && !*why;
+    return request;
+}
+
+static void background_send_release(struct remote_request *request)
+{
+    remote_request_send(request, NULL, REMOTE_RELEASE, background_on_released,
+                        request->undo ? MIN(REMOTE_UNDO_MAX, request->ttl) : 0);
+}
+
+/* Of a ticket of which that is the release. */
+static void background_send_releases(struct remote *r, const struct remote_ticket *t, struct remote_request *request)
+{
+    if (t->moving) { /* it is under one name or the other */
+        struct remote_request *other = remote_request_new_done(r, t, NULL, NULL);
+
+        other->name = g_strdup(t->moving);
+        other->ticket_name = g_strdup(t->moving);
+        other->ttl = t->head.ttl;
+        other->why = request->why;
+        background_send_release(other);
+    }
+    background_send_release(request);
+}
+
+void remote_send_release(struct remote *r, const struct remote_ticket *t, const char *why, backend_done *done,
+                         void *arg)
+{
+    background_send_releases(r, t, background_release_request(r, t, why, done, arg));
+}
+
+void remote_send_undo(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg)
+{
+    struct remote_request *request = background_release_request(r, t, "", done, arg);
+    request->undo = true;
+    background_send_releases(r, t, request);
+}
+
+/* What is given back is forgotten here at once, so that whatever becomes of the request the store holds no less than is
+ * believed in here. */
+bool remote_release_range(struct remote *r, struct remote_ticket *t, uint64_t start, uint64_t end, backend_done *done,
+                          void *arg)
+{
+    struct remote_request *request = remote_request_new_done(r, NULL, done, arg);
+    request->name = g_strdup(t->lock->name);
+    request->claim = (struct backend_claim){.lock_owner = t->lock_owner, .start = start, .end = end};
+    request->ttl = t->head.ttl;
+    bool left = remote_ticket_cut_range(t, start, end);
+    if (!left) {
+        remote_ticket_free(r, t);
+    }
+    remote_request_send(request, NULL, REMOTE_RELEASE_RANGE, background_on_released, 0);
+    return left;
+}
+
+/* --- renewing --- */
+
+/* Whether a request is under way that may change what its lock owner holds. */
+static bool background_lock_owner_is_changing(struct remote *r, const struct remote_ticket *t)
+{
+    const struct remote_ticket *other;
+    const struct remote_request *request;
+    LIST_FOREACH(other, &t->lock->tickets, link) {
+        if (t->lock_owner && (other->acquiring || other->undoing) && other->lock_owner == t->lock_owner) {
+            return true;
+        }
+    }
+    LIST_FOREACH(request, &r->requests, link) {
+        if (t->lock_owner && request->claim.lock_owner == t->lock_owner &&
+            g_strcmp0(request->name, t->lock->name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void background_note_renewal(struct remote_request *request, const struct remote_answer *answer)
+{
+    struct remote *r = request->r;
+    struct remote_ticket *t = remote_ticket_find(r, request->id);
+    enum backend_result result = answer->result;
+    int64_t ttl = MIN(request->ttl, request->left);
+    /* Its term is longer by now, or the store has put it back as it was before a change that it has done first. */
+    bool again = t && (request->claim.ttl < t->head.ttl || request->changes != t->changes);
+    bool confirmed = request->verify_only, moved = t && remote_ticket_has_moved(t, request->name);
+    bool converted = t && (t->converting || request->claim.mode != (enum backend_mode)t->head.mode ||
+                           request->segments != t->segments ||
+                           background_lock_owner_is_changing(r, t)); /* each change has its own array */
+    remote_request_free(request);
+    if (!t || t->state != REMOTE_HELD) {
+        return;
+    }
+    if ((result == BACKEND_STALE && !moved) || (result == BACKEND_BUSY && !converted)) {
+        enum backend_end why = t->expiry_reported && result == BACKEND_STALE ? BACKEND_EXPIRED : BACKEND_LOST;
+        remote_end_ticket(r, t, why, result == BACKEND_BUSY || t->moving);
+        return;
+    }
+    if (result == BACKEND_OK) {
+        t->expiry_reported = false;
+        t->renewing = t->renewing && confirmed;
+        clock_ms deadline =
+            MIN(t->ends, remote_deadline(answer->sent, MIN(ttl, t->head.ttl))); /* shorter: asked for since */
+        t->head.deadline = confirmed ? MAX(t->head.deadline, deadline) : deadline;
+        t->refresh = CLOCK_NEVER;
+    } else {
+        t->refresh = clock_now() + REMOTE_RENEW_RETRY;
+    }
+    remote_ticket_schedule(r, t);
+    if (result == BACKEND_OK && again) {
+        remote_extend(r, t);
+    }
+}
+
+static void background_on_renewed(struct remote_request *request, const struct remote_answer *answer)
+{
+    struct remote *r = request->r;
+    background_note_renewal(request, answer);
+    background_send_next(r);
+}
+
+static void background_send_renewal(struct remote *r, struct remote_ticket *t, bool confirm, bool in_background)
+{
+    struct remote_request *request = remote_request_new(r, t);
+    request->in_background = in_background;
+    r->background_pending += in_background;
+    request->verify_only = confirm;
+    request->ttl = request->claim.ttl = t->head.ttl;
+    request->left = t->ends == CLOCK_NEVER ? request->ttl : CLAMP(t->ends - clock_now(), 1, request->ttl);
+    request->name = g_strdup(t->lock->name);
+    request->claim.mode = (enum backend_mode)t->head.mode;
+    request->changes = t->changes;
+    request->segments = t->segments && !background_lock_owner_is_changing(r, t) ? g_array_ref(t->segments) : NULL;
+    remote_request_send(request, t, REMOTE_RENEW, background_on_renewed, 0);
+}
+
+int remote_compare_background(const void *a, const void *b)
+{
+    const struct remote_ticket *x = a, *y = b;
+    if (x->background_order != y->background_order) {
+        return x->background_order < y->background_order ? -1 : 1;
+    }
+    return (x->serial > y->serial) - (x->serial < y->serial);
+}
+
+/* Sends as many as may be under way. */
+static void background_send_next(struct remote *r)
+{
+    while (r->background_pending < REMOTE_BACKGROUND_MAX) {
+        struct remote_ticket *t = skiplist_item(skiplist_first(&r->background));
+        struct remote_request *request = TAILQ_FIRST(&r->ended_releases);
+        if (t) {
+            skiplist_remove(&r->background, t);
+            t->in_background = false;
+            background_send_renewal(r, t, !t->background_extends, true);
+        } else if (request) {
+            TAILQ_REMOVE(&r->ended_releases, request, background);
+            request->in_background = true;
+            r->background_pending++;
+            background_send_release(request);
+        } else {
+            break;
+        }
+    }
+}
+
+static void background_queue_renewal(struct remote *r, struct remote_ticket *t, bool extend)
+{
+    t->background_extends = extend || (t->in_background && t->background_extends);
+    if (!t->in_background) {
+        t->in_background = true;
+        t->background_order = t->head.deadline;
+        skiplist_insert(&r->background, t);
+        background_send_next(r);
+    }
+}
+
+void remote_extend(struct remote *r, struct remote_ticket *t)
+{
+    t->renewing = true;
+    background_queue_renewal(r, t, true);
+}
+
+void remote_verify_in_background(struct remote *r, struct remote_ticket *t)
+{
+    background_queue_renewal(r, t, t->renewing);
+}
+
+void remote_verify_ticket(struct remote *r, struct remote_ticket *t)
+{
+    background_send_renewal(r, t, !t->renewing, false);
+}
+
+/* --- ends, and doubts --- */
+
+void remote_end_ticket(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release)
+{
+    const char *word = why == BACKEND_EXPIRED ? "expired" : "lost";
+    if (release && !t->expiry_sent && t->moving) {
+        remote_send_release(r, t, word, NULL, NULL);
+    } else if (release && !t->expiry_sent) {
+        struct remote_request *request = background_release_request(r, t, word, NULL, NULL);
+        TAILQ_INSERT_TAIL(&r->ended_releases, request, background);
+    }
+    if (t->head.user) { /* else it is the store's own */
+        r->events->ended(r->context, &t->head, why);
+    }
+    remote_ticket_free(r, t);
+    background_send_next(r);
+}
+
+void remote_report_expired(struct remote *r, const char *name)
+{
+    struct remote_lock *lock = g_hash_table_lookup(r->locks, name);
+    struct remote_ticket *t;
+    struct remote_request *request, *next;
+    for (request = TAILQ_FIRST(&r->ended_releases); request; request = next) {
+        next = TAILQ_NEXT(request, background);
+        if (strcmp(request->ticket_name, name) == 0) {
+            TAILQ_REMOVE(&r->ended_releases, request, background);
+            background_send_release(request);
+        }
+    }
+    for (t = lock ? LIST_FIRST(&lock->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
+        if (t->state == REMOTE_HELD && !t->expiry_sent && t->head.deadline <= clock_now()) {
+            remote_send_release(r, t, "expired", NULL, NULL);
+            t->expiry_sent = true;
+        }
+    }
+}
+
+/* Whether the two cannot both hold. */
+static bool background_conflicts(const struct remote_ticket *a, const struct remote_ticket *b)
+{
+    bool kin = backend_identity_matches(BACKEND_IDENTITY(a), BACKEND_IDENTITY(b));
+    if (kin || (a->segments && b->segments)) {
+        return !kin && backend_segments_conflict(a->segments, b->segments);
+    }
+    return a->head.mode == BACKEND_EXCLUSIVE || b->head.mode == BACKEND_EXCLUSIVE;
+}
+
+void remote_verify(struct remote *r, struct remote_lock *lock, const struct remote_ticket *sure)
+{
+    struct remote_ticket *t;
+    LIST_FOREACH(t, &lock->tickets, link) {
+        bool doubtful = !sure || (t != sure && background_conflicts(t, sure));
+        if (doubtful && t->state == REMOTE_HELD && !t->expiry_sent && !t->renaming && !t->moving) {
+            remote_verify_ticket(r, t);
+        }
+    }
+}

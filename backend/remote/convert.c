@@ -1,0 +1,152 @@
+/* convert: converts tickets, and reverts conversions whose outcome is unknown. */
+#include <string.h>
+
+#include "backend/remote/remote.h"
+
+static void convert_apply(struct remote_ticket *t, const struct remote_request *request, clock_ms sent)
+{
+    t->head.user = request->claim.user;
+    t->head.kind = (uint8_t)request->claim.kind;
+    t->head.mode = (uint8_t)request->claim.mode;
+    t->head.ttl = request->claim.ttl;
+    t->handle = request->claim.handle;
+    t->lock_owner = request->claim.lock_owner;
+    t->start = request->claim.start;
+    t->end = request->claim.end;
+    t->due_after = request->claim.due;
+    g_clear_pointer(&t->segments, g_array_unref);
+    if (t->lock_owner) {
+        struct backend_segment s = {.start = t->start, .end = t->end, .mode = request->claim.mode};
+        t->segments = g_array_append_val(g_array_new(FALSE, FALSE, sizeof s), s);
+    }
+    remote_ticket_start_term(t, clock_now(), remote_deadline(sent, t->head.ttl));
+    remote_ticket_change(t, &request->change);
+}
+
+static void convert_on_answer(struct remote_request *request, const struct remote_answer *answer);
+
+static void convert_send(struct remote_request *request, struct remote_ticket *t, const struct backend_claim *claim,
+                         int64_t timeout)
+{
+    struct backend_change c = {.set =
+                                   (claim->meta ? BACKEND_SET_META : 0u) | (claim->content ? BACKEND_SET_CONTENT : 0u),
+                               .meta = claim->meta,
+                               .content = claim->content};
+    remote_request_set_change(request, &c);
+    request->claim = *claim;
+    request->claim.meta = request->claim.content = NULL;
+    request->claim.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
+    t->converting++;
+    remote_request_send(request, t, REMOTE_CONVERT, convert_on_answer, timeout);
+}
+
+static bool convert_makes_weaker(const struct remote_request *request, const struct remote_ticket *t)
+{
+    bool part = request->claim.lock_owner && (request->claim.start > 0 || request->claim.end < BACKEND_RANGE_MAX) &&
+                request->r->backend.features & BACKEND_CAN_RANGE;
+    return part || (request->claim.mode == BACKEND_SHARED && t->head.mode == BACKEND_EXCLUSIVE);
+}
+
+/* The store must not think that it is shared, say, while it is taken for exclusive here, so nothing is told until it
+ * does not.  The parts that a lock owner holds cannot be told again in one. */
+static void convert_revert(struct remote *r, struct remote_ticket *t, struct remote_request *reverted, bool weaker)
+{
+    int64_t left = t->head.deadline == CLOCK_NEVER ? REMOTE_RELEASE_MAX : t->head.deadline - clock_now();
+    struct backend_claim claim = {
+        .user = t->head.user,
+        .kind = (enum backend_kind)t->head.kind,
+        .mode = (enum backend_mode)t->head.mode,
+        .handle = t->handle,
+        .lock_owner = t->lock_owner,
+        .start = t->start,
+        .end = t->end,
+        .ttl = t->head.ttl,
+        .due = t->due_after,
+        .meta = t->meta,
+        .content = t->head.content,
+    };
+    bool ends = left > 0 && (t->lock_owner || (reverted && reverted->undo_failed));
+    if (ends) {
+        remote_end_ticket(r, t, BACKEND_LOST, true);
+    }
+    if (left <= 0 || ends) {
+        if (reverted) {
+            remote_request_finish(reverted, BACKEND_UNREACHABLE);
+        }
+        return;
+    }
+    struct remote_request *back = remote_request_new_done(r, t, NULL, NULL);
+    back->reverts = true;
+    back->weaker = weaker;
+    back->reverted = reverted;
+    if (reverted) {
+        left = weaker ? MIN(left, REMOTE_UNDO_MAX) : 0;
+    }
+    convert_send(back, t, &claim, left);
+}
+
+/* What others may have been let into is lost if it is not known in time; else it is tried on. */
+static void convert_on_reverted(struct remote_request *request, const struct remote_answer *answer)
+{
+    struct remote *r = request->r;
+    struct remote_request *reverted = request->reverted;
+    struct remote_ticket *t = remote_ticket_find(r, request->id);
+    bool unknown = remote_outcome_is_unknown(answer) || answer->outcome == REMOTE_NOT_SENT, weaker = request->weaker;
+    if (t) {
+        t->converting--;
+    }
+    if (t && answer->result == BACKEND_OK) {
+        convert_apply(t, request, answer->sent);
+        remote_ticket_schedule(r, t);
+    } else if (t && answer->result == BACKEND_BUSY && reverted && !unknown) { /* others share it: it stands */
+        reverted->undo_failed = true;
+        t->converting++;
+        remote_request_free(request);
+        remote_request_send(reverted, t, REMOTE_CONVERT, convert_on_answer, 0);
+        return;
+    } else if (t && unknown && !weaker) {
+        convert_revert(r, t, NULL, false);
+    } else if (t) {
+        remote_end_ticket(r, t, BACKEND_LOST, true);
+    }
+    remote_request_free(request);
+    if (reverted) {
+        remote_request_finish(reverted, BACKEND_UNREACHABLE);
+    }
+}
+
+static void convert_on_answer(struct remote_request *request, const struct remote_answer *answer)
+{
+    struct remote *r = request->r;
+    struct remote_ticket *t = remote_ticket_find(r, request->id);
+    enum backend_result result = answer->result;
+    if (request->reverts) {
+        convert_on_reverted(request, answer);
+        return;
+    }
+    if (t) {
+        t->converting--;
+    }
+    if (t && remote_outcome_is_unknown(answer)) {
+        convert_revert(r, t, request, convert_makes_weaker(request, t));
+        return;
+    }
+    if (t && result == BACKEND_STALE) {
+        remote_verify(r, t->lock, NULL);
+    } else if (t && result == BACKEND_OK) {
+        convert_apply(t, request, answer->sent);
+        remote_ticket_schedule(r, t);
+        result = remote_ticket_is_expired(t) ? BACKEND_STALE : BACKEND_OK; /* answered too late to be believed in */
+    }
+    remote_request_finish(request, result);
+}
+
+void remote_convert(struct remote *r, struct remote_ticket *t, const struct backend_claim *claim, backend_done *done,
+                    void *arg)
+{
+    if (remote_ticket_is_expired(t)) {
+        done(arg, BACKEND_STALE);
+        return;
+    }
+    convert_send(remote_request_new_done(r, t, done, arg), t, claim, 0);
+}
