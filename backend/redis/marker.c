@@ -26,7 +26,6 @@ static void marker_fill(struct redis_call *call, struct redis *r)
     redis_call_flag(call, "back", report.restored);
     redis_call_flag(call, "single", r->kind == REDIS_SERVER && r->wait == 0);
     redis_call_flag(call, "strict", report.strict);
-    redis_call_number(call, "format", REDIS_FORMAT);
     redis_call_text(call, "about", r->about);
     redis_call_text(call, "identity", r->identity);
 }

@@ -21,7 +21,7 @@
 #define PREFLIGHT_LIMIT 10000 /* ms, until the connection is up */
 #define PREFLIGHT_CHANNEL "lfs:check"
 #define PREFLIGHT_NAME ".leasefs/check"
-#define PREFLIGHT_WORDS 7
+#define PREFLIGHT_WORDS 8
 #define ANSWER_MAX 256
 
 /* For each command in the scripts, whose text is ARGV[1]: DISABLED if the server does not have it, '+name' if this user
@@ -79,21 +79,22 @@ struct preflight_probe {
 struct preflight {
     const struct redis_options *options;
     bool is_one_of_many;
+    struct redis_meeting meeting;
     struct ev_loop *loop;
     struct ev_timer limit;
     struct redis_conn *conn;
     guint rounds; /* of attempts that are left */
     int64_t command_timeout, limit_ms;
 
-    char *pattern;             /* ACL's for the keys of locks */
-    const char *user;          /* as the server knows it */
-    const char *key;           /* of the probes' lock */
-    const char *side;          /* its side key */
-    const char *script;        /* the text of all scripts */
-    const char *store, *terms; /* keys of meet.lua */
-    const char *names;
-    GArray *probes; /* struct preflight_probe */
-    guint answered; /* of them */
+    char *pattern;                     /* ACL's for the keys of locks */
+    const char *user;                  /* as the server knows it */
+    const char *key;                   /* of the probes' lock */
+    const char *side;                  /* its side key */
+    const char *script;                /* the text of all scripts */
+    const char *store, *terms, *names; /* keys of meet.lua */
+    char *about;                       /* and how the mount describes itself */
+    GArray *probes;                    /* struct preflight_probe */
+    guint answered;                    /* of them */
 
     GString *needed; /* words of ACL SETUSER without which no lock can be taken */
     GString *wanted; /* words without which keys are not watched */
@@ -337,7 +338,7 @@ static bool preflight_read_meeting(struct preflight *p, const redisReply *reply)
         const char *of = strchr(words[1], ' ');
         g_autofree char *store =
             g_strdup_printf("the store, made by leasefs%s,", log_escape(text, sizeof text, of ? of : ""));
-        preflight_note(p, -EPROTONOSUPPORT, FORMAT_TOO_NEW, store, format_read_number(words[1]), REDIS_FORMAT);
+        preflight_note(p, -EPROTONOSUPPORT, FORMAT_TOO_NEW, store, format_read_number(words[1]), p->meeting.format);
     } else if (strcmp(words[0], "unnumbered") == 0) {
         g_autofree char *mount = g_strdup_printf("a mount (channel %s)", log_escape(text, sizeof text, words[1]));
         preflight_note(p, -EPROTONOSUPPORT, FORMAT_MISSING, "the store", mount);
@@ -347,7 +348,7 @@ static bool preflight_read_meeting(struct preflight *p, const redisReply *reply)
 
 /* Stand for what each preflight has of its own. */
 static const char arg_key[] = "key", arg_side[] = "side", arg_script[] = "script", arg_store[] = "store",
-                  arg_terms[] = "terms", arg_names[] = "names";
+                  arg_terms[] = "terms", arg_names[] = "names", arg_about[] = "about", arg_channel[] = "channel";
 
 /* Those of the set-up.  The server may refuse others: CLIENT SETNAME, and what the probes ask again. */
 static const struct preflight_command preflight_commands[] = {
@@ -376,7 +377,7 @@ static const struct preflight_command preflight_probes[] = {
     {"CLIENT TRACKING", "+client|tracking", .optional = true, .arguments = {"CLIENT", "TRACKING", "OFF"}},
     {"CLIENT CACHING", "+client|caching", .optional = true, .arguments = {"CLIENT", "CACHING", "NO"}},
     {"EVAL", "+eval", SIDE_KEYS, .read = preflight_read_meeting,
-     .arguments = {"EVAL", redis_meet_script, "3", arg_store, arg_terms, arg_names, G_STRINGIFY(REDIS_FORMAT)}},
+     .arguments = {"EVAL", redis_meet_script, "3", arg_store, arg_terms, arg_names, arg_about, arg_channel}},
 };
 
 static void preflight_on_answer(void *arg, const struct redis_answer *answer)
@@ -407,8 +408,9 @@ static void preflight_send(struct preflight *p, struct preflight_probe *probe)
 {
     const struct {
         const char *stands, *text;
-    } own[] = {{arg_key, p->key},     {arg_side, p->side},   {arg_script, p->script},
-               {arg_store, p->store}, {arg_terms, p->terms}, {arg_names, p->names}};
+    } own[] = {
+        {arg_key, p->key},     {arg_side, p->side},   {arg_script, p->script}, {arg_store, p->store},
+        {arg_terms, p->terms}, {arg_names, p->names}, {arg_about, p->about},   {arg_channel, p->meeting.channel}};
     struct redis_argument arguments[PREFLIGHT_WORDS];
     size_t count = 0;
     for (; count < PREFLIGHT_WORDS && probe->command->arguments[count]; count++) {
@@ -604,8 +606,7 @@ static void preflight_add_probes(struct preflight *p)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(preflight_probes); i++) {
         const struct preflight_probe probe = {.p = p, .command = &preflight_probes[i]};
-        bool waits = strcmp(probe.command->text, "WAIT") == 0, meets = probe.command->read == preflight_read_meeting;
-        if ((!waits || p->options->conn.wait > 0) && (!meets || !p->is_one_of_many)) {
+        if (p->options->conn.wait > 0 || strcmp(probe.command->text, "WAIT") != 0) {
             g_array_append_val(p->probes, probe);
         }
     }
@@ -621,7 +622,8 @@ static void preflight_try(struct preflight *p, const struct redis_script *script
     g_autofree char *key = g_strconcat(before, PREFLIGHT_NAME, name + strlen("{n}"), NULL);
     g_autofree char *side = g_strconcat("lfs:f:", key, NULL);
     g_autofree char *old_root = g_strconcat(before, name + strlen("{n}"), NULL); /* of 0.1.0 */
-    g_autofree char *store = g_strconcat("lfs:s:lfs:", before, "/", name + strlen("{n}"), NULL);
+    g_autofree char *about = format_describe_mount(p->meeting.format);
+    g_autofree char *store = g_strdup_printf("lfs:%c:lfs:%s/%s", p->meeting.letter, before, name + strlen("{n}"));
     g_autofree char *terms = g_strconcat("lfs:g:lfs:", before, "/", name + strlen("{n}"), NULL);
     g_autofree char *names = g_strdup_printf(redis_key_has_tag(old_root) ? "lfs:l:%s" : "lfs:l:{%s}", old_root);
     GString *text = g_string_new(NULL);
@@ -630,6 +632,7 @@ static void preflight_try(struct preflight *p, const struct redis_script *script
     }
     p->key = key;
     p->side = side;
+    p->about = about;
     p->store = store;
     p->terms = terms;
     p->names = names;
@@ -671,16 +674,24 @@ static int preflight_check(struct preflight *p, const struct redis_script *scrip
 
 int redis_preflight(const struct redis_options *options, GPtrArray *warnings, char *error, size_t error_size)
 {
-    struct preflight p = {.options = options, .warnings = warnings, .error = error, .error_size = error_size};
+    struct preflight p = {
+        .options = options,
+        .meeting = {.format = REDIS_FORMAT, .letter = 's', .channel = ""},
+        .warnings = warnings,
+        .error = error,
+        .error_size = error_size,
+    };
     return preflight_check(&p, redis_scripts, REDIS_SCRIPTS);
 }
 
 int redis_preflight_master(const struct redis_options *options, const struct redis_script *scripts, size_t script_count,
-                           char **ret_info, GPtrArray *warnings, char *error, size_t error_size)
+                           const struct redis_meeting *meeting, char **ret_info, GPtrArray *warnings, char *error,
+                           size_t error_size)
 {
     struct preflight p = {
         .options = options,
         .is_one_of_many = true,
+        .meeting = *meeting,
         .ret_info = ret_info,
         .warnings = warnings,
         .error = error,

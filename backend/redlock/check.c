@@ -35,11 +35,14 @@ int redlock_check(const struct redlock_options *options, GPtrArray *warnings, ch
     char **run_ids = g_new0(char *, uri->count), one[512] = "";
     unsigned there = 0, majority = vote_majority(uri->count);
     int result = 0;
+    char *former = redlock_channel(REDLOCK_CHANNEL_FORMER, options->prefix, options->key);
+    const struct redis_meeting meeting = {.format = REDLOCK_FORMAT, .letter = 'S', .channel = former};
     for (unsigned i = 0; i < uri->count && result == 0; i++) {
         struct redis_options server = {.conn = options->conn, .prefix = options->prefix, .key = options->key};
         server.conn.uri = uri->servers[i];
         char *info = NULL;
-        int found = redis_preflight_master(&server, redlock_scripts, REDLOCK_SCRIPTS, &info, warnings, one, sizeof one);
+        int found = redis_preflight_master(&server, redlock_scripts, REDLOCK_SCRIPTS, &meeting, &info, warnings, one,
+                                           sizeof one);
         there += found == 0;
         run_ids[i] = info ? redis_info_field(info, "run_id") : NULL;
         if (found < 0 && check_is_away(found)) {
@@ -62,5 +65,6 @@ int redlock_check(const struct redlock_options *options, GPtrArray *warnings, ch
         g_free(run_ids[i]);
     }
     g_free(run_ids);
+    g_free(former);
     return result;
 }

@@ -68,6 +68,7 @@ struct redlock {
     struct redlock_node *nodes;
     char *before, *behind; /* of a lock's key: around the name */
     char *channel;         /* of all mounts with these keys */
+    char *about;           /* how this mount describes itself: see backend/format.h */
     char *address;         /* to show */
     GHashTable *holds;     /* token -> struct redlock_hold */
     GHashTable *tries;     /* token -> the one with which it is asked for: each time another, as what is late of an
@@ -87,6 +88,15 @@ struct redlock {
     bool up, was_up; /* a majority */
     clock_ms changed;
 };
+
+#define REDLOCK_CHANNEL "lfs:redlock1:"       /* and the template of the keys */
+#define REDLOCK_CHANNEL_FORMER "lfs:redlock:" /* the same of mounts without a format number */
+
+/* The channel of all mounts with these keys, as struct redlock_options has them.  A new string. */
+static inline char *redlock_channel(const char *begin, const char *prefix, const char *template)
+{
+    return g_strconcat(begin, prefix ? prefix : "", template ? template : "{n}", NULL);
+}
 
 /* --- node.c --- */
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/format.h"
 #include "backend/log.h"
 #include "backend/redlock/private.h"
 
@@ -15,7 +16,13 @@
 static void redlock_greet(void *context)
 {
     const struct redlock_node *node = context;
-    redis_conn_greet(node->conn, 0, NULL, 0);
+    const struct redlock *r = node->r;
+    char *store = g_strdup_printf("lfs:S:lfs:%s/%s", r->before, r->behind);
+    const char *host = strrchr(r->about, ' ') + 1;
+    const struct redis_argument arguments[] = {
+        {store, strlen(store)}, {r->about, strlen(r->about)}, {host, strlen(host)}};
+    redis_conn_greet(node->conn, 1, arguments, G_N_ELEMENTS(arguments));
+    g_free(store);
 }
 
 static bool redlock_greeted(void *context, const redisReply *reply)
@@ -137,6 +144,7 @@ static void redlock_free(struct remote *remote, bool holds)
     g_free(r->before);
     g_free(r->behind);
     g_free(r->channel);
+    g_free(r->about);
     g_free(r->address);
     g_free(r);
 }
@@ -273,7 +281,8 @@ int redlock_new(const struct redlock_options *options, struct backend **ret, cha
     }
     r->before = before;
     r->behind = g_strdup(at + strlen("{n}"));
-    r->channel = g_strdup_printf("lfs:redlock:%s{n}%s", r->before, r->behind);
+    r->channel = redlock_channel(REDLOCK_CHANNEL, options->prefix, options->key);
+    r->about = format_describe_mount(REDLOCK_FORMAT);
     r->holds = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_keep_free);
     r->tries = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     r->changes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);

@@ -20,6 +20,8 @@ struct redlock_uri {
 int redlock_uri_parse(struct redlock_uri *uri, const char *text, char *error, size_t error_size);
 void redlock_uri_clear(struct redlock_uri *uri);
 
+#define REDLOCK_FORMAT 1 /* see backend/format.h */
+
 struct redlock_options {
     const struct redlock_uri *uri;
     struct redis_conn_options conn; /* of each, but `uri`, `channel` and `greet` */

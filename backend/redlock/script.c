@@ -27,6 +27,7 @@ const struct redis_script redlock_scripts[REDLOCK_SCRIPTS] = {
 #include "backend/redlock/script/directory.inc"
     },
     [REDLOCK_GREET] = {"greet",
+#include "backend/redis/script/format.inc"
 #include "backend/redlock/script/greet.inc"
     },
 };

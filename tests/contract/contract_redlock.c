@@ -437,7 +437,7 @@ static void on_joined(void *arg, enum backend_result result, struct backend_tick
 START_TEST(claim_does_not_join_what_is_broken_before_it_is_answered)
 {
     static const char tell[] = "return redis.call('PUBLISH', KEYS[2], 'e ' .. redis.call('GET', KEYS[1]) .. ' broken')";
-    char *key = g_strdup_printf("t%d:a", getpid()), *channel = g_strdup_printf("lfs:redlock:t%d:{n}", getpid());
+    char *key = g_strdup_printf("t%d:a", getpid()), *channel = g_strdup_printf("lfs:redlock1:t%d:{n}", getpid());
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = join_claim(&log[1]);
     struct backend_ticket *joined = NULL;

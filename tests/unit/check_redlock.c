@@ -1,12 +1,14 @@
 /* check_redlock: a mount of several Redis servers: which of them it takes, what it says of them, what it refuses, and
  * what becomes of answers that differ. */
 #include <errno.h>
+#include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backend/log.h"
 #include "backend/redlock/redlock.h"
+#include "config.h"
 #include "tests/contract/contract.h"
 #include "tests/support/check_main.h"
 #include "tests/support/redis_server.h"
@@ -156,6 +158,40 @@ START_TEST(server_that_cannot_be_used_is_an_error)
 }
 END_TEST
 
+/* One server of several suffices. */
+START_TEST(data_of_a_higher_format_are_refused_by_the_name_of_what_made_them)
+{
+    GPtrArray *warnings = g_ptr_array_new_with_free_func(g_free);
+    char *store = g_strdup_printf("lfs:S:lfs:%s/", prefix());
+    redis_server_do(servers[1], "HSET %s format %s", store, "2 9.9.9 hostb");
+    ck_assert_int_eq(check(PLAIN, port(0), port(1), port(2), warnings), -EPROTONOSUPPORT);
+    ck_assert_msg(strstr(error,
+                         "the store, made by leasefs 9.9.9 hostb, has format version 2, and leasefs " PACKAGE_VERSION
+                         " knows format versions up to 1: upgrade leasefs on this host") != NULL,
+                  "%s", error);
+    redis_server_do(servers[1], "HSET %s format %s", store, "1 9.9.9 hostb");
+    ck_assert_msg(check(PLAIN, port(0), port(1), port(2), warnings) == 0, "%s", error);
+    g_free(store);
+    g_ptr_array_unref(warnings);
+}
+END_TEST
+
+START_TEST(mount_without_a_format_number_is_refused_while_it_is_there)
+{
+    GPtrArray *warnings = g_ptr_array_new_with_free_func(g_free);
+    redisContext *redis = redisConnectUnix(redis_server_socket(servers[2]));
+    redisReply *reply = redisCommand(redis, "SUBSCRIBE lfs:redlock:%s{n}", prefix());
+    ck_assert(reply && reply->type == REDIS_REPLY_ARRAY);
+    freeReplyObject(reply);
+    ck_assert_int_eq(check(PLAIN, port(0), port(1), port(2), warnings), -EPROTONOSUPPORT);
+    ck_assert_msg(strstr(error, "is in use by a mount (channel lfs:redlock:") != NULL, "%s", error);
+    redisFree(redis);
+    while (check(PLAIN, port(0), port(1), port(2), warnings) != 0) { /* the server sees its end at some time */
+    }
+    g_ptr_array_unref(warnings);
+}
+END_TEST
+
 START_TEST(keys_that_would_be_those_of_leasefs_are_refused)
 {
     struct redlock_uri uri = uri_of(PLAIN, port(0), port(1), port(2));
@@ -266,6 +302,39 @@ START_TEST(status_warns_of_a_server_that_may_delete_locks)
 END_TEST
 
 /* The two would make a majority by themselves. */
+static bool knows_all_mounts(unsigned server)
+{
+    return redis_server_do(servers[server], "EVAL %s 1 lfs:S:lfs:%s/ %s",
+                           "local made, own = unpack(redis.call('HMGET', KEYS[1], 'format', ARGV[1]))"
+                           "return made and own == made and own:match('^1 (%S+) ') == '" PACKAGE_VERSION "' and 1 or 0",
+                           prefix(), g_get_host_name()) == 1;
+}
+
+START_TEST(mount_tells_each_server_its_number_version_and_host)
+{
+    for (unsigned i = 0; i < SERVERS; i++) {
+        CONTRACT_UNTIL(knows_all_mounts(i));
+    }
+}
+END_TEST
+
+static bool status_says(const char *words)
+{
+    struct backend_status status = status_of(contract_backend);
+    bool says = has_line(status.details, words);
+    backend_status_clear(&status);
+    return says;
+}
+
+START_TEST(server_whose_data_turn_out_to_be_of_a_higher_format_has_no_vote)
+{
+    until_up(3);
+    redis_server_do(servers[1], "HSET lfs:S:lfs:%s/ format %s", prefix(), "2 9.9.9 hostb");
+    redis_server_do(servers[1], "CLIENT KILL TYPE normal SKIPME yes");
+    CONTRACT_UNTIL(status_says("knows format versions up to 1: upgrade leasefs on this host"));
+}
+END_TEST
+
 START_TEST(server_that_is_another_one_of_them_has_no_vote)
 {
     struct contract_log log = {0};
@@ -709,7 +778,7 @@ START_TEST(message_of_another_form_tells_nothing)
 {
     static const char *const texts[] = {"", "w", "e", "w x y", "e " TOKEN, "e " TOKEN " broken", "x " TOKEN};
     struct contract_log log = {0};
-    char *channel = g_strdup_printf("lfs:redlock:%s{n}", prefix());
+    char *channel = g_strdup_printf("lfs:redlock1:%s{n}", prefix());
     contract_get("a", BACKEND_LEASE, &log);
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
         ck_assert_int_eq(redis_server_do(servers[0], "PUBLISH %s %s", channel, texts[i]), 1);
@@ -732,6 +801,8 @@ static Suite *redlock_suite(void)
     tcase_add_test(before, minority_that_is_away_is_a_warning_and_a_majority_an_error);
     tcase_add_test(before, two_addresses_of_one_server_are_refused);
     tcase_add_test(before, server_that_cannot_be_used_is_an_error);
+    tcase_add_test(before, data_of_a_higher_format_are_refused_by_the_name_of_what_made_them);
+    tcase_add_test(before, mount_without_a_format_number_is_refused_while_it_is_there);
     tcase_add_test(before, keys_that_would_be_those_of_leasefs_are_refused);
     suite_add_tcase(suite, before);
 
@@ -740,6 +811,8 @@ static Suite *redlock_suite(void)
     tcase_add_test(mounted, status_tells_of_each_server);
     tcase_add_test(mounted, status_tells_why_nothing_is_granted);
     tcase_add_test(mounted, status_tells_which_vote_does_not_count);
+    tcase_add_test(mounted, mount_tells_each_server_its_number_version_and_host);
+    tcase_add_test(mounted, server_whose_data_turn_out_to_be_of_a_higher_format_has_no_vote);
     tcase_add_test(mounted, server_that_is_another_one_of_them_has_no_vote);
     tcase_add_test(mounted, what_several_masters_cannot_have_is_refused);
     tcase_add_test(mounted, root_is_a_directory_and_stays);

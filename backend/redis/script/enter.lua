@@ -19,20 +19,15 @@
 -- the others, as it was last told; count: as it was last told; most: for how long it closes at most; fresh: a random number;
 -- closed: for so long it has known that version to be; back: all is put back that it believes in; single: one server without replicas that
 -- could take over; strict: a server that was started less than the longest term ago may have been there before, too;
--- format: the number of this mount; about: how it describes itself; identity: of the mount
+-- about: how the mount describes itself; identity: of the mount
 -- → {version, state, longest, how many tickets were reclaimed, the longest term of others, count, 1 if data were lost}
 local TERM_KEPT = 60000 -- ms that a term counts beyond its end, so that a mount need not tell it for each lock
 local VERSION, RECLAIMED, TERMS, STORE = unpack(KEYS)
 local call = redis.call
 local a = cmsgpack.unpack(ARGV[1])
 
-local newer = find_newer_format(STORE, a.format)
-if newer then
-  local number, of, host = newer:match('^(%d+) (%S+) (.*)$')
-  return redis.error_reply('ERR its data have format version ' .. (number or newer) .. ' of leasefs ' .. (of or '?') .. ' on ' ..
-    (host or '?') .. ', and leasefs ' .. a.about:match(' (%S+) ') .. ' knows format versions up to ' .. a.format ..
-    ': upgrade leasefs on this host')
-end
+local newer = find_newer_format(STORE, a.about)
+if newer then return refuse_format(newer, a.about) end
 
 local server, replication = redis.pcall("INFO", "server"), redis.pcall("INFO", "replication") -- may not be permitted
 
@@ -115,10 +110,7 @@ if a.term > 0 then
   call('ZADD', TERMS, number_text(now + a.term + TERM_KEPT), a.mount .. ' ' .. number_text(a.term) .. ' ' .. own_version)
   call('PEXPIRE', TERMS, '604800000')
 end
-local made = redis.pcall('HGET', STORE, 'format')
-if type(made) == 'table' then call('DEL', STORE) end
-if type(made) ~= 'string' then call('HSET', STORE, 'format', a.about) end
-if call('HGET', STORE, a.identity) ~= a.about .. ' ' .. a.mount then call('HSET', STORE, a.identity, a.about .. ' ' .. a.mount) end
+note_mount(STORE, a.identity, a.about, ' ' .. a.mount)
 return {
   version, state, number_text(longest), redis.pcall('SCARD', RECLAIMED), number_text(others), number_text(count), lost and 1 or 0,
 }
