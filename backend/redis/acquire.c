@@ -15,7 +15,7 @@ static bool acquire_may_be_lone(const struct remote_ticket *t)
 {
     return t->head.mode == BACKEND_EXCLUSIVE && !t->lock->sequence && !t->lock_owner && !t->head.fence &&
            (!t->head.content || g_bytes_get_size(t->head.content) <= LONE_CONTENT) &&
-           !redis_is_numbered(remote_leaf(t->lock->name));
+           !remote_is_numbered(remote_leaf(t->lock->name));
 }
 
 bool redis_acquire_may_be_free(struct redis *r, const struct remote_ticket *t)
@@ -61,7 +61,7 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
     char *directory = remote_parent(name, &leaf);
     redis_call_lock(call, r, REDIS_ACQUIRE, t->lock->name, t->lock->sequence, NULL);
     redis_call_key(call, 0, directory);
-    for (const char *letter = redis_is_numbered(leaf) ? "oti" : ""; *letter && !t->lock->sequence; letter++) {
+    for (const char *letter = remote_is_numbered(leaf) ? "oti" : ""; *letter && !t->lock->sequence; letter++) {
         redis_call_key(call, *letter, directory);
     }
     g_free(directory);
@@ -97,9 +97,9 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
 static bool acquire_is_given_name(const struct remote_ticket *t, const char *given)
 {
     const char *leaf = remote_leaf(t->name);
-    size_t prefix = strlen(leaf) - (redis_is_numbered(leaf) ? 10 : 0);
-    return redis_is_component(given) && strlen(given) == prefix + 10 && strncmp(given, leaf, prefix) == 0 &&
-           redis_is_numbered(given);
+    size_t prefix = strlen(leaf) - (remote_is_numbered(leaf) ? 10 : 0);
+    return remote_is_component(given) && strlen(given) == prefix + 10 && strncmp(given, leaf, prefix) == 0 &&
+           remote_is_numbered(given);
 }
 
 /* Of a name in a sequence. */
@@ -133,7 +133,7 @@ static bool acquire_is_credible(struct redis *r, struct remote_ticket *t, const 
 }
 
 void redis_acquire_read(const struct remote_request *request, const struct redis_answer *given,
-                        struct remote_answer *answer, struct backend_info *holder)
+                        struct remote_answer *answer, struct backend_info *holder, GArray **ret_segments)
 {
     struct redis *r = redis_of(request);
     struct remote_ticket *t = remote_ticket_find(&r->remote, request->id);
@@ -146,7 +146,8 @@ void redis_acquire_read(const struct remote_request *request, const struct redis
         acquire_is_credible(r, t, reply, granted, &answer->fence)) {
         t->uncontended = lone;
         answer->id = lone ? t->id : redis_text(reply, 1);
-        answer->segments = redis_text(reply, 3);
+        *ret_segments = redis_segments(reply, 3);
+        answer->segments = *ret_segments;
         answer->leaf = redis_text(reply, granted ? 4 : 5);
         answer->rank = redis_number(reply, 2);
         answer->wait = redis_number(reply, 3);

@@ -34,10 +34,7 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
     info->start = redis_offset(reply, first + 8);
     info->end = redis_offset(reply, first + 9);
     if (t && t->state != REMOTE_ACQUIRING && ask_is_of(t, name)) {
-        info->ticket = &t->head;
-        info->acquired = t->head.acquired;
-        info->deadline = t->head.deadline;
-        info->ttl = t->head.ttl;
+        remote_ticket_describe(t, info);
     }
 }
 
@@ -95,7 +92,7 @@ static void ask_send_stat(struct remote_request *request, bool no_directory)
     char *directory = remote_parent(request->name, &leaf);
     redis_call_lock(&call, redis_of(request), REDIS_STAT, request->name, false, NULL);
     redis_call_key(&call, 'q', request->name);
-    for (const char *letter = redis_is_numbered(leaf) ? "otiw" : ""; *letter; letter++) {
+    for (const char *letter = remote_is_numbered(leaf) ? "otiw" : ""; *letter; letter++) {
         redis_call_key(&call, *letter, directory);
     }
     g_free(directory);
@@ -122,7 +119,7 @@ static bool ask_again(struct remote_request *request, const struct backend_info 
     const char *leaf;
     char *directory = remote_parent(request->name, &leaf);
     struct remote_lock *lock = g_hash_table_lookup(request->r->locks, request->name);
-    if (!lock && redis_is_numbered(leaf)) {
+    if (!lock && remote_is_numbered(leaf)) {
         lock = g_hash_table_lookup(request->r->queues, directory);
     }
     g_free(directory);
@@ -228,7 +225,7 @@ static bool ask_is_directory(struct redis *r, const char *name)
 
 static bool ask_is_free(struct redis *r, const char *name)
 {
-    return *name && !redis_is_numbered(remote_leaf(name)) && !g_hash_table_contains(r->remote.locks, name) &&
+    return *name && !remote_is_numbered(remote_leaf(name)) && !g_hash_table_contains(r->remote.locks, name) &&
            !g_hash_table_contains(r->watches, name) && !ask_is_directory(r, name);
 }
 
@@ -336,7 +333,7 @@ static void ask_on_delayed_names(void *arg, const struct redis_answer *answer)
     for (size_t i = 2; i < MIN(reply->elements, 2 + ASK_DELAYED_PART); i++) {
         const char *leaf = redis_text(reply, i);
         char *path = *request->name ? g_strconcat(request->name, "/", leaf, NULL) : g_strdup(leaf);
-        if (redis_is_component(leaf) && redis_key_allowed(r, path)) {
+        if (remote_is_component(leaf) && redis_key_allowed(r, path)) {
             redis_call_lock(&call, r, REDIS_DELAY, path, false, NULL);
             g_ptr_array_add(leaves, (char *)leaf);
         }

@@ -161,15 +161,17 @@ static void change_on_answer(void *arg, const struct redis_answer *given)
 {
     struct remote_request *request = arg;
     struct backend_info holder = {.type = BACKEND_LOCK, .holders = 1};
+    GArray *segments = NULL;
     struct remote_answer answer = {
         .outcome = given->outcome, .sent = given->sent, .repeated = given->repeated || request->again};
     if (request->procedure == REMOTE_ACQUIRE) {
-        redis_acquire_read(request, given, &answer, &holder);
+        redis_acquire_read(request, given, &answer, &holder, &segments);
     } else {
         answer.result = change_result(request, given);
         redis_fence(given->reply, 1, &answer.fence);
     }
     request->on_answer(request, &answer);
+    g_clear_pointer(&segments, g_array_unref);
     redis_info_clear(&holder);
 }
 

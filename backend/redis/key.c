@@ -20,8 +20,6 @@
 #define SIDE "lfs:"                    /* what all side keys begin with */
 #define TIME_MAX INT64_C(315576000000) /* ms: 10 years */
 #define FENCE_MAX (UINT64_C(1) << 53)  /* what scripts count to */
-#define NAME_MAX_BYTES 255
-#define PATH_MAX_BYTES 4096
 
 /* In a buffer that the next one takes: a call has twenty keys.  As redis_call_key names it. */
 static GString *key_make(struct redis *r, char letter, const char *name)
@@ -75,29 +73,6 @@ bool redis_key_has_tag(const char *key)
 bool redis_key_allowed(struct redis *r, const char *name)
 {
     return !*name || !redis_key_is_side(key_make(r, 0, name)->str);
-}
-
-bool redis_is_component(const char *name)
-{
-    return *name && strlen(name) <= NAME_MAX_BYTES && !strchr(name, '/') && strcmp(name, ".") != 0 &&
-           strcmp(name, "..") != 0;
-}
-
-bool redis_is_path(const char *path)
-{
-    char **parts = g_strsplit(path, "/", -1);
-    bool good = *path && strlen(path) < PATH_MAX_BYTES;
-    for (size_t i = 0; parts[i] && good; i++) {
-        good = redis_is_component(parts[i]);
-    }
-    g_strfreev(parts);
-    return good;
-}
-
-bool redis_is_numbered(const char *leaf)
-{
-    size_t length = strlen(leaf);
-    return length > 10 && leaf[length - 11] == '-' && strspn(leaf + length - 10, "0123456789") == 10;
 }
 
 char *redis_key_name(struct redis *r, const char *key, size_t length)
@@ -250,7 +225,7 @@ void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script
     key_add_sides(call, "dlq", directory);
     redis_call_key(call, 'd', name);
     redis_call_key(call, 'm', NULL);
-    key_add_sides(call, numbered && !sequence && redis_is_numbered(leaf) ? numbered : "", directory);
+    key_add_sides(call, numbered && !sequence && remote_is_numbered(leaf) ? numbered : "", directory);
     g_free(directory);
 }
 
@@ -441,6 +416,22 @@ static bool key_take_fence(uint64_t fence, uint64_t *ret_fence)
     return true;
 }
 
+GArray *redis_segments(const redisReply *reply, size_t index)
+{
+    const char *text = redis_text(reply, index);
+    GArray *segments = *text ? g_array_new(FALSE, FALSE, sizeof(struct backend_segment)) : NULL;
+    for (char *at = (char *)text, *mode; *at;) { /* sscanf(3) would look at all the rest for each number */
+        struct backend_segment s = {.start = g_ascii_strtoull(at, &mode, 16)};
+        s.end = g_ascii_strtoull(mode, &mode, 16);
+        s.mode = g_ascii_strtoull(mode, &at, 10) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+        if (at == mode) {
+            break;
+        }
+        g_array_append_val(segments, s);
+    }
+    return segments;
+}
+
 bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence)
 {
     return key_take_fence(redis_unsigned(reply, index), ret_fence);
@@ -534,29 +525,6 @@ enum backend_result redis_failure(struct redis *r, const struct redis_answer *an
 
 enum backend_result redis_result(struct redis *r, const struct redis_answer *answer)
 {
-    static const struct {
-        const char *word;
-        enum backend_result result;
-    } words[] = {
-        {"ok", BACKEND_OK},
-        {"busy", BACKEND_BUSY},
-        {"stale", BACKEND_STALE},
-        {"missing", BACKEND_MISSING},
-        {"exists", BACKEND_EXISTS},
-        {"notempty", BACKEND_NOT_EMPTY},
-        {"invalid", BACKEND_INVALID},
-        {"grace", BACKEND_GRACE},
-        {"directory", BACKEND_IS_DIRECTORY},
-        {"notdirectory", BACKEND_NOT_DIRECTORY},
-    };
-
-    if (answer->outcome != REMOTE_ANSWERED) {
-        return redis_failure(r, answer);
-    }
-    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
-        if (strcmp(redis_text(answer->reply, 0), words[i].word) == 0) {
-            return words[i].result;
-        }
-    }
-    return BACKEND_UNREACHABLE;
+    return answer->outcome == REMOTE_ANSWERED ? remote_parse_result(redis_text(answer->reply, 0), BACKEND_UNREACHABLE)
+                                              : redis_failure(r, answer);
 }

@@ -96,7 +96,7 @@ static char *list_path(const struct redis_listing *l, const char *name)
 static bool list_is_listable(const struct redis_listing *l, const char *name)
 {
     char *path = list_path(l, name);
-    bool allowed = redis_is_component(name) && strcmp(name, l->last) > 0 && redis_key_allowed(l->r, path);
+    bool allowed = remote_is_component(name) && strcmp(name, l->last) > 0 && redis_key_allowed(l->r, path);
     g_free(path);
     return allowed;
 }
@@ -172,7 +172,7 @@ static void list_on_tickets(void *arg, const struct redis_answer *answer)
     g_bytes_unref(before);
     for (size_t i = 1; i + 4 < reply->elements; i += 5) {
         const char *name = redis_text(reply, i);
-        if (!list_is_listable(l, name) || !redis_is_numbered(name)) {
+        if (!list_is_listable(l, name) || !remote_is_numbered(name)) {
             continue;
         }
         struct remote_ticket *t = remote_ticket_find(&l->r->remote, redis_text(reply, i + 1));

@@ -100,11 +100,6 @@ char *redis_identity(struct redis *r, const char *identity);
 char *redis_key(struct redis *r, const char *name);
 /* The same of a side key, as redis_call_key names it. */
 char *redis_side_key(struct redis *r, char letter, const char *name);
-/* Whether a store may name this: a component, or a path of such. */
-bool redis_is_component(const char *name);
-bool redis_is_path(const char *path);
-/* Whether it may be the name of a sequence ticket. */
-bool redis_is_numbered(const char *leaf);
 
 /* What a script may take without unpacking its first argument, in that order; numbers are not negative. */
 void redis_call_word(struct redis_call *call, const char *text);
@@ -157,6 +152,8 @@ const char *redis_text(const redisReply *reply, size_t index);
 int64_t redis_number(const redisReply *reply, size_t index);
 uint64_t redis_unsigned(const redisReply *reply, size_t index);
 uint64_t redis_offset(const redisReply *reply, size_t index);
+/* "start end mode …", in hexadecimal, mode 1: shared.  A new array, or NULL. */
+GArray *redis_segments(const redisReply *reply, size_t index);
 GBytes *redis_bytes(const redisReply *reply, size_t index, size_t max); /* a new reference, `max` bytes at most */
 
 /* A reply is what a stranger may have written: numbers within bounds. */
@@ -192,9 +189,9 @@ bool redis_acquire_may_be_free(struct redis *r, const struct remote_ticket *t);
 void redis_acquire_fill_free(struct redis_call *call, struct redis *r, const struct remote_ticket *t);
 /* With `test` what would stand in its way. */
 void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct remote_ticket *t, bool test);
-/* Values are borrowed of `given` and of `holder`, which is to be cleared. */
+/* Values are borrowed of `given`, of `holder`, which the caller clears, and of *ret_segments, which it frees. */
 void redis_acquire_read(const struct remote_request *request, const struct redis_answer *given,
-                        struct remote_answer *answer, struct backend_info *holder);
+                        struct remote_answer *answer, struct backend_info *holder, GArray **ret_segments);
 /* As struct remote_store says. */
 void redis_send_heartbeat(struct remote *remote, struct remote_ticket *const *tickets, size_t count);
 void redis_watch(struct remote *remote, struct remote_ticket *t);

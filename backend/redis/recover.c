@@ -100,8 +100,8 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
         .content = g_bytes_get_size(content) > 0 ? content : NULL,
     };
     char *name = sequence && *path ? g_strconcat(path, "/", leaf, NULL) : g_strdup(sequence ? leaf : path);
-    if (remote_ticket_find(&r->remote, lease->id) || !redis_fence(reply, 0, &fence) || !redis_is_path(name) ||
-        !redis_key_allowed(r, name) || (sequence && !redis_is_numbered(leaf))) {
+    if (remote_ticket_find(&r->remote, lease->id) || !redis_fence(reply, 0, &fence) || !remote_is_path(name) ||
+        !redis_key_allowed(r, name) || (sequence && !remote_is_numbered(leaf))) {
         g_bytes_unref(content);
         g_free(name);
         return;

@@ -92,7 +92,7 @@ void redis_watch_name(struct remote *remote, const char *name)
     watch->name = g_strdup(name);
     const char *leaf;
     char *directory = remote_parent(name, &leaf);
-    watch->names = redis_is_numbered(leaf) ? redis_side_key(r, 'l', directory) : NULL;
+    watch->names = remote_is_numbered(leaf) ? redis_side_key(r, 'l', directory) : NULL;
     g_free(directory);
     TAILQ_INSERT_HEAD(&r->watched, watch, link);
     g_hash_table_insert(r->watches, watch->name, watch);

@@ -54,7 +54,6 @@ static void acquire_answer_queued(struct redlock_call *call)
     struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
                                    .result = BACKEND_QUEUED,
                                    .fence = t->head.fence,
-                                   .leaf = "",
                                    .sent = clock_now(),
                                    .foreign = true};
     for (unsigned i = 0; i < r->count; i++) {
@@ -68,25 +67,6 @@ static void acquire_answer_queued(struct redlock_call *call)
     acquire_answer(call, &answer);
 }
 
-static enum backend_result acquire_result(const char *word)
-{
-    static const struct {
-        const char *word;
-        enum backend_result result;
-    } words[] = {
-        {"missing", BACKEND_MISSING},
-        {"notdirectory", BACKEND_NOT_DIRECTORY},
-        {"directory", BACKEND_IS_DIRECTORY},
-        {"full", BACKEND_FULL},
-    };
-    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
-        if (strcmp(word, words[i].word) == 0) {
-            return words[i].result;
-        }
-    }
-    return BACKEND_BUSY;
-}
-
 static void acquire_refused(struct redlock_call *call, enum vote_verdict verdict, const char *word)
 {
     struct redlock *r = call->r;
@@ -94,7 +74,7 @@ static void acquire_refused(struct redlock_call *call, enum vote_verdict verdict
     struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_UNREACHABLE};
     bool held_off = verdict == VOTE_AWAY && redlock_poll_answers(call->poll) >= vote_majority(r->count);
     if (verdict == VOTE_LOST) {
-        answer.result = acquire_result(word);
+        answer.result = remote_parse_result(word, BACKEND_BUSY);
     } else if (verdict == VOTE_SPLIT) {
         answer.result = BACKEND_BUSY;
     }
@@ -116,40 +96,18 @@ static void acquire_refused(struct redlock_call *call, enum vote_verdict verdict
 
 /* --- granted --- */
 
-/* What a lock owner holds: noted in bytes, though the lock is held as a whole. */
-static char *acquire_segments(const struct remote_ticket *t, const struct remote_ticket *was)
-{
-    GString *text = g_string_new(NULL);
-    enum backend_mode mode = t->head.mode;
-    GArray *segments =
-        was && was->segments ? g_array_copy(was->segments) : backend_segments_new(t->start, t->end, mode);
-    backend_segments_set(segments, t->start, t->end, &mode);
-    for (guint i = 0; t->lock_owner && i < segments->len; i++) {
-        const struct backend_segment *s = &g_array_index(segments, struct backend_segment, i);
-        g_string_append_printf(text, "%" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x %u ", s->start, s->end, s->mode);
-    }
-    g_array_unref(segments);
-    return g_string_free(text, FALSE);
-}
-
 /* `was`: the ticket with which its lock owner holds; or NULL. */
 static void acquire_granted(struct redlock_call *call, const struct remote_ticket *was, clock_ms sent)
 {
     const struct remote_ticket *t = acquire_ticket(call);
-    char *segments = acquire_segments(t, was), *id = g_strdup(was ? was->id : t->id);
-    struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
-                                   .result = BACKEND_OK,
-                                   .sent = sent,
-                                   .fence = call->number,
-                                   .id = id,
-                                   .segments = segments,
-                                   .leaf = ""};
+    char *id = g_strdup(was ? was->id : t->id);
+    struct remote_answer answer = {
+        .outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = sent, .fence = call->number, .id = id};
     if (was) {
         g_hash_table_remove(call->r->holds, t->id);
     }
     acquire_answer(call, &answer);
     g_free(id);
-    g_free(segments);
 }
 
 static void acquire_on_written(struct redlock_call *call)

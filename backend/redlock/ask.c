@@ -51,11 +51,7 @@ void redlock_ask_describe(struct redlock_call *call, const char *word, struct ba
     info->guarded = redlock_is_guard(id);
     struct remote_ticket *t = redlock_keep_holder(call->r, call->name);
     if (t && strcmp(redlock_keep_token(call->r, t->id), id) == 0) {
-        info->ticket = &t->head;
-        info->fence = t->head.fence;
-        info->acquired = t->head.acquired;
-        info->deadline = t->head.deadline;
-        info->ttl = t->head.ttl;
+        remote_ticket_describe(t, info);
     }
 }
 
@@ -65,31 +61,16 @@ void redlock_ask_clear(struct backend_info *info)
     g_clear_pointer(&info->content, g_bytes_unref);
 }
 
-static uint32_t ask_waiters(const struct redlock *r, const char *name)
-{
-    const struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
-    const struct remote_ticket *t;
-    uint32_t waiters = 0;
-    for (t = lock ? LIST_FIRST(&lock->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
-        waiters += t->state == REMOTE_WAITING || t->state == REMOTE_CLAIMING;
-    }
-    return waiters;
-}
-
-void redlock_ask_describe_ticket(struct redlock *r, struct remote_ticket *t, struct backend_info *info)
+void redlock_ask_describe_ticket(struct remote_ticket *t, struct backend_info *info)
 {
     *info = (struct backend_info){.type = BACKEND_LOCK,
                                   .kind = t->head.kind,
-                                  .fence = t->head.fence,
-                                  .acquired = t->head.acquired,
-                                  .deadline = t->head.deadline,
-                                  .ttl = t->head.ttl,
                                   .end = BACKEND_RANGE_MAX,
                                   .meta = t->meta,
                                   .content = t->head.content,
-                                  .ticket = &t->head,
                                   .holders = 1,
-                                  .waiters = ask_waiters(r, t->lock->name)};
+                                  .waiters = t->lock->waiting};
+    remote_ticket_describe(t, info);
 }
 
 /* The verdict of whichever word; servers that are held off tell as well as others that nothing is there, if all do: one
@@ -136,7 +117,7 @@ static void ask_tell_directory(struct redlock_call *call, const char *word)
 
 static void ask_on_looked(struct redlock_call *call)
 {
-    struct backend_info info = {.type = BACKEND_NOTHING, .waiters = ask_waiters(call->r, call->name)};
+    struct backend_info info = {.type = BACKEND_NOTHING, .waiters = remote_count_waiters(&call->r->remote, call->name)};
     const char *word;
     enum vote_verdict verdict = redlock_ask_verdict(call, "nothing", &word);
     if (verdict == VOTE_OPEN) {
@@ -147,7 +128,7 @@ static void ask_on_looked(struct redlock_call *call)
         ask_tell_directory(call, word);
     } else if (verdict == VOTE_WON && g_str_has_prefix(word, "held ")) {
         redlock_ask_describe(call, word, &info);
-        info.waiters = ask_waiters(call->r, call->name);
+        info.waiters = remote_count_waiters(&call->r->remote, call->name);
         ask_tell(call, BACKEND_OK, &info);
         redlock_ask_clear(&info);
     } else {
@@ -180,7 +161,7 @@ void redlock_stat(struct redlock_call *call)
     struct remote_ticket *t = redlock_keep_holder(r, call->name);
     struct backend_info info;
     if (t) {
-        redlock_ask_describe_ticket(r, t, &info);
+        redlock_ask_describe_ticket(t, &info);
         ask_tell(call, BACKEND_OK, &info);
     } else {
         ask_about(call);
@@ -200,7 +181,7 @@ void redlock_test(struct redlock_call *call)
     LIST_FOREACH(other, &t->lock->tickets, link) {
         bool holds = other->state == REMOTE_HELD && !other->expiry_sent;
         if (holds && !backend_identity_matches(BACKEND_IDENTITY(other), asker)) {
-            redlock_ask_describe_ticket(r, other, &info);
+            redlock_ask_describe_ticket(other, &info);
         }
     }
     ask_tell(call, BACKEND_OK, &info);

@@ -125,12 +125,9 @@ static void directory_on_made(struct redlock_call *call)
         directory_tell(call, BACKEND_OK);
         return;
     }
-    enum backend_result result = verdict == VOTE_AWAY                ? BACKEND_UNREACHABLE
-                                 : verdict == VOTE_SPLIT             ? BACKEND_EXISTS
-                                 : strcmp(word, "missing") == 0      ? BACKEND_MISSING
-                                 : strcmp(word, "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY
-                                 : strcmp(word, "full") == 0         ? BACKEND_FULL
-                                                                     : BACKEND_EXISTS;
+    enum backend_result result = verdict == VOTE_AWAY    ? BACKEND_UNREACHABLE
+                                 : verdict == VOTE_SPLIT ? BACKEND_EXISTS
+                                                         : remote_parse_result(word, BACKEND_EXISTS);
     directory_undo(call);
     redlock_seen_forget(call->r, call->name);
     if (verdict == VOTE_SPLIT && ++call->tries < REDLOCK_TRIES) {
@@ -175,11 +172,10 @@ static void directory_on_removed(struct redlock_call *call)
     } else { /* some may have removed it */
         directory_restore(call);
     }
-    directory_tell(call, verdict == VOTE_WON                                         ? BACKEND_OK
-                         : verdict == VOTE_AWAY                                      ? BACKEND_UNREACHABLE
-                         : verdict == VOTE_LOST && strcmp(word, "missing") == 0      ? BACKEND_MISSING
-                         : verdict == VOTE_LOST && strcmp(word, "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY
-                                                                                     : BACKEND_NOT_EMPTY);
+    directory_tell(call, verdict == VOTE_WON    ? BACKEND_OK
+                         : verdict == VOTE_AWAY ? BACKEND_UNREACHABLE
+                         : verdict == VOTE_LOST ? remote_parse_result(word, BACKEND_NOT_EMPTY)
+                                                : BACKEND_NOT_EMPTY);
 }
 
 static void directory_on_listed(struct redlock_call *call)

@@ -252,7 +252,7 @@ void redlock_list(struct redlock_call *call);
 void redlock_ask_describe(struct redlock_call *call, const char *word, struct backend_info *info);
 void redlock_ask_clear(struct backend_info *info);
 /* The same of a ticket of this mount, whose meta and content are borrowed. */
-void redlock_ask_describe_ticket(struct redlock *r, struct remote_ticket *t, struct backend_info *info);
+void redlock_ask_describe_ticket(struct remote_ticket *t, struct backend_info *info);
 void redlock_ask_fill_look(struct redlock *r, const char *name);
 /* What the answers to that tell; `nothing`: what a server says that knows nothing. */
 enum vote_verdict redlock_ask_verdict(const struct redlock_call *call, const char *nothing, const char **ret_word);

@@ -107,7 +107,7 @@ void redlock_revoke(struct redlock_call *call)
         return;
     }
     /* of this mount: it need not be asked for, and what is asked next is done next */
-    redlock_ask_describe_ticket(r, t, &holder);
+    redlock_ask_describe_ticket(t, &holder);
     g_strlcpy(call->id, redlock_keep_token(r, t->id), sizeof call->id);
     if (revoke_is_meant(call, &holder)) {
         char *digest = redlock_call_digest(call->id);

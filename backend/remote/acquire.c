@@ -131,11 +131,16 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
         acquire_refused(r, t, BACKEND_UNREACHABLE, NULL);
         return;
     }
+    const struct remote_ticket *joined = grant->id ? remote_ticket_find(r, grant->id) : t;
+    GArray *whole = t->lock_owner && !(r->backend.features & BACKEND_CAN_RANGE)
+                        ? remote_ticket_join_segments(t, joined == t ? NULL : joined)
+                        : NULL;
+    remote_ticket_set_segments(t, whole ? whole : grant->segments);
+    g_clear_pointer(&whole, g_array_unref);
     if (grant->id) {
         remote_ticket_adopt_id(r, t, grant->id);
     }
     t->head.fence = grant->fence;
-    remote_ticket_segments(t, grant->segments ? grant->segments : "");
     acquire_set_given_name(t, grant->leaf);
     t->granted_unclaimed = false;
     t->refresh = CLOCK_NEVER;

@@ -245,3 +245,9 @@ struct backend_counts remote_count(const struct remote *r)
     }
     return counts;
 }
+
+uint32_t remote_count_waiters(const struct remote *r, const char *name)
+{
+    const struct remote_lock *lock = g_hash_table_lookup(r->locks, name);
+    return lock ? lock->waiting : 0;
+}

@@ -23,6 +23,7 @@
  * background.c  renewals and releases, which nobody waits for; ends of tickets
  * deadlock.c    cycles of waits
  * ticket.c      tickets, their states and times; requests
+ * text.c        names, ticket ids, and the words of a store's answers
  */
 #ifndef BACKEND_REMOTE_REMOTE_H
 #define BACKEND_REMOTE_REMOTE_H
@@ -152,7 +153,7 @@ struct remote_answer {
     /* Valid during the call only. */
     uint64_t fence;                      /* of acquire and rename; 0: unchanged */
     const char *id;                      /* OK of acquire: the ticket id under which it holds; NULL: its own */
-    const char *segments;                /* OK of acquire: "start end mode …"; NULL: none */
+    const GArray *segments;              /* OK of acquire with BACKEND_CAN_RANGE: what its lock owner holds; or NULL */
     const char *leaf;                    /* OK and QUEUED of a sequence ticket: its name; NULL: unchanged */
     int64_t rank;                        /* QUEUED: tickets before it; negative: it does not wait */
     int64_t wait;                        /* QUEUED: ms until the holder's deadline; negative: not known */
@@ -282,6 +283,8 @@ void remote_start(struct remote *r);
 /* Frees tickets and requests, without their completions. */
 void remote_clear(struct remote *r);
 struct backend_counts remote_count(const struct remote *r);
+/* Tickets of this mount that wait for the lock. */
+uint32_t remote_count_waiters(const struct remote *r, const char *name);
 /* The store is up (again): verifies what is held; waiters queue again, in their order. */
 void remote_on_up(struct remote *r);
 /* The first deadline of a ticket that is renewed while the store is up; CLOCK_NEVER: the store is up, or there is no
@@ -409,8 +412,13 @@ void remote_ticket_start_term(struct remote_ticket *t, clock_ms now, clock_ms de
 void remote_ticket_fix_term(struct remote_ticket *t);
 /* Sets the timer to the next ticket of the agenda. */
 void remote_ticket_set_alarm(struct remote *r);
-/* What it holds by the store's word: "start end mode …". */
-void remote_ticket_segments(struct remote_ticket *t, const char *text);
+/* What it holds: struct backend_segment, copied; NULL: not known. */
+void remote_ticket_set_segments(struct remote_ticket *t, const GArray *segments);
+/* What its lock owner holds once it is granted to `joined`, the ticket with which it holds already; NULL: with none.  A
+ * store without BACKEND_CAN_RANGE holds the whole lock for that, and this mount keeps the bytes.  A new array. */
+GArray *remote_ticket_join_segments(const struct remote_ticket *t, const struct remote_ticket *joined);
+/* The part of `info` that this mount knows best of its own ticket: times, fencing token and the ticket itself. */
+void remote_ticket_describe(struct remote_ticket *t, struct backend_info *info);
 /* Does it hold, or ask for, some of these bytes? */
 bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_t end);
 /* Removes these bytes from what it holds.  False: nothing is left. */
@@ -421,6 +429,11 @@ bool remote_ticket_has_compatible(const struct remote_ticket *t, struct backend_
 struct remote_ticket *remote_ticket_find_joined(const struct remote_ticket *t);
 /* How long it lives in the store without a heartbeat or renewal. */
 int64_t remote_ticket_liveness(const struct remote_ticket *t, int64_t ttl);
+/* It may have been carried out, and the store has not said so. */
+bool remote_outcome_is_unknown(const struct remote_answer *answer);
+
+/* --- text.c --- */
+
 bool remote_is_id(const char *id);
 /* A new random one. */
 void remote_make_id(char id[REMOTE_ID_SIZE]);
@@ -432,8 +445,13 @@ static inline const char *remote_leaf(const char *name)
 }
 /* "a/b" -> "a" (a new string, "" for what is in the root); *ret_leaf is "b". */
 char *remote_parent(const char *name, const char **ret_leaf);
-/* It may have been carried out, and the store has not said so. */
-bool remote_outcome_is_unknown(const struct remote_answer *answer);
+/* May a store name this: a component of a path, or a path? */
+bool remote_is_component(const char *name);
+bool remote_is_path(const char *path);
+/* May it be the name of a sequence ticket? */
+bool remote_is_numbered(const char *leaf);
+/* "ok", "busy", "stale", "missing", …; `otherwise` for a word that is none of these. */
+enum backend_result remote_parse_result(const char *word, enum backend_result otherwise);
 /* The end of the term on which this mount may rely: it counts from before the request was sent, less what clocks may
  * differ by (the allowance of Redlock: ttl/100 + 2 ms). */
 clock_ms remote_deadline(clock_ms sent, int64_t ttl);

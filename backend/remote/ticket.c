@@ -1,41 +1,10 @@
 /* ticket: tickets of this mount, their states and times; requests. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/timerfd.h>
 
 #include "backend/log.h"
 #include "backend/remote/remote.h"
-
-char *remote_parent(const char *name, const char **ret_leaf)
-{
-    const char *slash = strrchr(name, '/');
-    *ret_leaf = slash ? slash + 1 : name;
-    return g_strndup(name, slash ? (gsize)(slash - name) : 0);
-}
-
-bool remote_is_id(const char *id)
-{
-    return strlen(id) == REMOTE_ID_SIZE - 1 && strspn(id, "0123456789abcdef") == REMOTE_ID_SIZE - 1;
-}
-
-clock_ms remote_deadline(clock_ms sent, int64_t ttl)
-{
-    return sent + ttl - (ttl / 100 + 2);
-}
-
-void remote_make_id(char id[REMOTE_ID_SIZE])
-{
-    unsigned char random[(REMOTE_ID_SIZE - 1) / 2];
-    while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
-    }
-    for (size_t i = 0; i < sizeof random; i++) {
-        id[2 * i] = "0123456789abcdef"[random[i] >> 4];
-        id[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
-    }
-    id[REMOTE_ID_SIZE - 1] = '\0';
-}
 
 static struct remote_lock *ticket_place_of(struct remote *r, const char *name, bool sequence)
 {
@@ -339,22 +308,31 @@ void remote_ticket_schedule(struct remote *r, struct remote_ticket *t)
     remote_ticket_set_alarm(r);
 }
 
-void remote_ticket_segments(struct remote_ticket *t, const char *text)
+void remote_ticket_set_segments(struct remote_ticket *t, const GArray *segments)
 {
     g_clear_pointer(&t->segments, g_array_unref);
-    t->segments = *text ? g_array_new(FALSE, FALSE, sizeof(struct backend_segment)) : NULL;
-    for (char *at = (char *)text, *mode; *at;) { /* sscanf(3) would look at all the rest for each number */
-        struct backend_segment s = {.start = g_ascii_strtoull(at, &mode, 16)};
-        s.end = g_ascii_strtoull(mode, &mode, 16);
-        s.mode = g_ascii_strtoull(mode, &at, 10) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
-        if (at == mode) {
-            break;
-        }
-        g_array_append_val(t->segments, s);
-    }
-    if (t->segments) {
+    if (segments) {
+        t->segments = g_array_copy((GArray *)segments);
         t->head.mode = (uint8_t)backend_segments_mode(t->segments);
     }
+}
+
+GArray *remote_ticket_join_segments(const struct remote_ticket *t, const struct remote_ticket *joined)
+{
+    enum backend_mode mode = (enum backend_mode)t->head.mode;
+    GArray *segments = joined && joined->segments ? g_array_copy(joined->segments)
+                                                  : g_array_new(FALSE, FALSE, sizeof(struct backend_segment));
+    backend_segments_set(segments, t->start, t->end, &mode);
+    return segments;
+}
+
+void remote_ticket_describe(struct remote_ticket *t, struct backend_info *info)
+{
+    info->ticket = &t->head;
+    info->fence = t->head.fence;
+    info->acquired = t->head.acquired;
+    info->deadline = t->head.deadline;
+    info->ttl = t->head.ttl;
 }
 
 bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_t end)

@@ -91,10 +91,7 @@ void query_describe(struct zookeeper *z, const struct zk_data *data, const struc
         info->deadline = MAX((data->automatic ? now : written) + data->ttl, now);
     }
     if (t && t->state != REMOTE_ACQUIRING) {
-        info->ticket = &t->head;
-        info->acquired = t->head.acquired;
-        info->deadline = t->head.deadline;
-        info->ttl = t->head.ttl;
+        remote_ticket_describe(t, info);
     }
 }
 

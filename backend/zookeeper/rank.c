@@ -189,40 +189,18 @@ static void rank_wait_or_refuse(struct zk_batch *batch, const char *blocker)
 
 /* --- granted --- */
 
-/* The ranges of a lock owner with this claim.  They are kept in bytes, though the lock is held as a whole. */
-static GArray *rank_segments(const struct remote_ticket *t, const struct remote_ticket *was)
-{
-    GArray *segments =
-        was && was->segments ? g_array_copy(was->segments) : g_array_new(FALSE, FALSE, sizeof(struct backend_segment));
-    enum backend_mode mode = t->head.mode;
-    backend_segments_set(segments, t->start, t->end, &mode);
-    return segments;
-}
-
 static void rank_finish_granted(struct zk_batch *batch, const char *id)
 {
     struct zookeeper *z = batch->z;
-    const struct remote_ticket *t = rank_ticket(batch), *was = remote_ticket_find_joined(t);
+    const struct remote_ticket *t = rank_ticket(batch);
     const struct zk_node *node = node_find(z, id);
-    GString *text = g_string_new(NULL);
     watch_node(z, node->path, id);
-    if (t->lock_owner) {
-        GArray *segments = rank_segments(t, was);
-        for (guint i = 0; i < segments->len; i++) {
-            const struct backend_segment *s = &g_array_index(segments, struct backend_segment, i);
-            g_string_append_printf(text, "%" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x %u ", s->start, s->end,
-                                   s->mode);
-        }
-        g_array_unref(segments);
-    }
     struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
                                    .result = BACKEND_OK,
                                    .fence = node->fence,
                                    .id = id,
-                                   .segments = text->str,
                                    .leaf = t->lock->sequence ? node->leaf : ""};
     rank_finish(batch, &answer);
-    g_string_free(text, TRUE);
 }
 
 static void rank_on_joined(struct zk_batch *batch)
@@ -242,7 +220,7 @@ static void rank_on_joined(struct zk_batch *batch)
 
 enum backend_mode rank_joined_mode(const struct remote_ticket *t, const struct remote_ticket *was)
 {
-    GArray *segments = rank_segments(t, was);
+    GArray *segments = remote_ticket_join_segments(t, was);
     enum backend_mode mode = backend_segments_mode(segments);
     g_array_unref(segments);
     return mode;

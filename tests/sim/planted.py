@@ -58,7 +58,7 @@ l|backend/journal/file.c|    file->chain = file->written_chain;\n    file->seque
 l|backend/journal/file.c|    bool lost = mark->rebooted && bad >= mark->synced;|    bool lost = false;
 l|backend/journal/file.c|        file->size = bad;\n        return journal_file_make_room(|        return journal_file_make_room(
 m|backend/lockspace/grant.c|    lockspace_start_term(t, now, delay, 0);|    lockspace_start_term(t, now, delay / 2, 0);
-r|backend/remote/ticket.c|    return sent + ttl - (ttl / 100 + 2);|    return sent + 2 * ttl;
+r|backend/remote/text.c|    return sent + ttl - (ttl / 100 + 2);|    return sent + 2 * ttl;
 r|backend/redis/script/release_lone.lua|has:sub(1, #LONE + 32) == LONE .. ARGV[1]|has:sub(1, #LONE) == LONE
 r|backend/redis/script/release_lone.lua|  call('DEL', KEYS[1])\n|
 r|backend/redis/script/acquire_free.lua|  if there <= 1 and made and|  if made and

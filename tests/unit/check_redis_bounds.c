@@ -58,14 +58,14 @@ START_TEST(store_names_components_and_paths_alone)
         path[i] = '/';
     }
     longest[255] = longer[256] = path[sizeof path - 1] = '\0';
-    ck_assert(redis_is_component("a") && redis_is_component("...") && redis_is_component(longest));
-    ck_assert(!redis_is_component("") && !redis_is_component(longer) && !redis_is_component("a/b"));
-    ck_assert(!redis_is_component(".") && !redis_is_component(".."));
-    ck_assert(redis_is_path("a") && redis_is_path("a/b"));
-    ck_assert(!redis_is_path("") && !redis_is_path("a//b") && !redis_is_path("../b/c") && !redis_is_path(path));
-    ck_assert(redis_is_numbered("x-0123456789") && redis_is_numbered("-0123456789"));
-    ck_assert(!redis_is_numbered("0123456789") && !redis_is_numbered("x_0123456789") &&
-              !redis_is_numbered("x-012345678a"));
+    ck_assert(remote_is_component("a") && remote_is_component("...") && remote_is_component(longest));
+    ck_assert(!remote_is_component("") && !remote_is_component(longer) && !remote_is_component("a/b"));
+    ck_assert(!remote_is_component(".") && !remote_is_component(".."));
+    ck_assert(remote_is_path("a") && remote_is_path("a/b"));
+    ck_assert(!remote_is_path("") && !remote_is_path("a//b") && !remote_is_path("../b/c") && !remote_is_path(path));
+    ck_assert(remote_is_numbered("x-0123456789") && remote_is_numbered("-0123456789"));
+    ck_assert(!remote_is_numbered("0123456789") && !remote_is_numbered("x_0123456789") &&
+              !remote_is_numbered("x-012345678a"));
 }
 END_TEST
 

@@ -37,7 +37,7 @@ static struct remote_ticket *add(unsigned lock, uint64_t lock_owner, bool holds)
     t->head.fence = ++r->serials;
     remote_ticket_set_state(r, t, holds ? REMOTE_HELD : REMOTE_WAITING);
     if (holds)
-        remote_ticket_segments(t, "0 ffffffffffffffff 0");
+        t->segments = backend_segments_new(0, BACKEND_RANGE_MAX, BACKEND_EXCLUSIVE);
     return t;
 }
 
@@ -184,6 +184,18 @@ static void end_silent(void)
     ev_loop_destroy(loop);
 }
 
+/* What a lock owner holds that has the first ten bytes shared and the rest exclusive.  Valid until the next call. */
+static const GArray *shared_beside_exclusive(void)
+{
+    static GArray *segments;
+    const enum backend_mode shared = BACKEND_SHARED;
+
+    g_clear_pointer(&segments, g_array_unref);
+    segments = backend_segments_new(0, BACKEND_RANGE_MAX, BACKEND_EXCLUSIVE);
+    backend_segments_set(segments, 0, 9, &shared);
+    return segments;
+}
+
 /* A grant of a lock that was asked for so many milliseconds ago. */
 static struct remote_answer granted_after(int64_t delay)
 {
@@ -191,7 +203,6 @@ static struct remote_answer granted_after(int64_t delay)
                                   .result = BACKEND_OK,
                                   .sent = clock_now() - delay,
                                   .leaf = "",
-                                  .segments = "",
                                   .id = "0123456789abcdef0123456789abcdef"};
 }
 
@@ -244,7 +255,7 @@ START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
     last.sent = clock_now();
     last.leaf = "";
     last.id = id;
-    last.segments = "0 9 1 a ffffffffffffffff 0";
+    last.segments = shared_beside_exclusive();
     answer(t, &last);
     if (last.outcome == REMOTE_UNKNOWN) {
         ck_assert_int_eq(told, outcomes[_i].first ? BACKEND_DAMAGED : BACKEND_QUEUED);
@@ -304,7 +315,7 @@ START_TEST(weaker_claim_that_others_share_stands)
     g_autofree char *id = g_strdup(held->id);
     struct remote_answer grant = granted_after(10);
     grant.id = id;
-    grant.segments = "0 9 1 a ffffffffffffffff 0";
+    grant.segments = shared_beside_exclusive();
     held->head.user = &told;
     begin_silent();
     told = BACKEND_DAMAGED;
