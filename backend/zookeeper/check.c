@@ -75,8 +75,9 @@ static void check_on_session(int rc, const char *value, int length, const struct
 }
 
 /* The sessions of mounts have names of 16 digits; others are those of checks. */
-static void check_on_sessions(int rc, const struct String_vector *names, const void *data)
+static void check_on_sessions(int rc, const struct String_vector *names, const struct Stat *stat, const void *data)
 {
+    (void)stat;
     struct check *check = (struct check *)data;
     check->open--;
     for (int32_t i = 0; rc == ZOK && i < names->count; i++) {
@@ -132,7 +133,7 @@ static void check_ask(struct check *check, const struct zookeeper *z)
     g_bytes_unref(base);
     check->open += zoo_acreate(handle, own, NULL, -1, rights, ZOO_EPHEMERAL, check_on_created, check) == ZOK;
     check->open += zoo_aget(handle, check->hidden, 0, check_on_format, check) == ZOK;
-    check->open += zoo_aget_children(handle, check->hidden, 0, check_on_sessions, check) == ZOK;
+    check->open += zoo_aget_children2(handle, check->hidden, 0, check_on_sessions, check) == ZOK;
     g_free(own);
 }
 
