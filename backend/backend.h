@@ -57,7 +57,7 @@ const char *backend_result_name(enum backend_result result);
 enum backend_kind {
     BACKEND_PROVISIONAL, /* opened for writing, undecided; never survives a restart */
     BACKEND_LEASE,       /* outlives descriptors; survives a restart */
-    BACKEND_FLOCK,       /* lives as long as a handle */
+    BACKEND_FLOCK,       /* lives as long as a handle; survives a restart where it held, see backend_recover */
     BACKEND_FCNTL,       /* the same, with a byte range */
 };
 
@@ -230,7 +230,7 @@ typedef void backend_acquire_done(void *arg, enum backend_result result, struct 
                                   const struct backend_info *holder);
 /* OK (with type BACKEND_NOTHING if there is no such name), UNREACHABLE or DAMAGED. */
 typedef void backend_info_done(void *arg, enum backend_result result, const struct backend_info *info);
-/* See backend_recover; a value that is not known is NULL.  Returns whether the lease has an owner that renews it. */
+/* See backend_recover; a value that is not known is NULL.  Returns whether the ticket has an owner that renews it. */
 typedef bool backend_recover_each(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta,
                                   GBytes *content);
 typedef void backend_list_done(void *arg, enum backend_result result, const struct backend_entry *entries,
@@ -511,13 +511,20 @@ static inline void backend_watch(struct backend *b, const char *name)
     }
 }
 
-/* Calls `found` for each lease that the mount of this store held when it last
+/* Calls `found` for each lease, and each handle lock that held, which the mount of this store had when it last
  * ended; `found` may set ticket->user, and must not call the backend.  With NULL
  * for the ticket it is told of each directory, if no other mount makes any.  A store that alone decides tells of leases
  * whose deadline has passed, too: one that is renewed goes on, and else it ends.  A store
  * that does not know the content yet tells NULL, and has to be asked: backend_stat.
  * A store across a network that has not found all of them in the time of a request goes on after the return: `found` is
- * called from the loop, until backend_free at the latest. */
+ * called from the loop, until backend_free at the latest.
+ *
+ * A handle lock (kind FLOCK or FCNTL, also of a sequence ticket that held) is found with its fencing token, mode,
+ * bytes, meta and content.  It stands before all who wait, and beside the locks that it held beside before.  It has no
+ * identity any more: handles and lock owners have other numbers now.  Its user renews it, as any handle lock, and
+ * releases it; with backend_set its meta stays in the form that it had.  If `found` returns false it is not renewed,
+ * and ends with its term.  A handle lock that waited is not found: its waiter was told so.  A store that cannot keep
+ * handle locks finds none; `memory` keeps nothing. */
 static inline void backend_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     b->operations->recover(b, found, arg);

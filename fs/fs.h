@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+#include <sys/types.h>
 
 #include "backend/backend.h"
 
@@ -39,6 +40,7 @@ struct hold;
 struct meta;
 struct metrics;
 struct notify;
+struct openers;
 struct observer;
 struct openings;
 struct options;
@@ -47,6 +49,7 @@ struct quota;
 struct recovery;
 struct request;
 struct sandbox;
+struct survivors;
 struct tree;
 
 TAILQ_HEAD(request_queue, request);
@@ -70,6 +73,9 @@ struct fs {
     struct tree *tree;
     struct notify *notify;
     struct openings *openings;
+    struct openers *openers;     /* who has files of dead mounts open; NULL: nobody looks */
+    struct survivors *survivors; /* handle locks whose daemon has ended: see survivor.h */
+    dev_t device;                /* of this mount; 0: not known */
     struct control *control;
     const struct observer *observer; /* callbacks of the control room */
     struct metrics *metrics;

@@ -7,6 +7,7 @@
 #include "fs/control/control.h"
 #include "fs/hold/guard.h"
 #include "fs/hold/quota.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/metrics.h"
 
 static void control_describe(GString *text, const char *name, const char *type, const char *help)
@@ -103,6 +104,21 @@ static void control_add_locks(struct fs *fs, GString *text)
     control_add_histogram(text, "leasefs_hold_seconds", "", &m->hold, METRICS_TIME_FIRST, METRICS_TIME_BUCKETS, 1000);
 }
 
+static void control_add_survivors(struct fs *fs, GString *text)
+{
+    struct openers_metrics openers = {0};
+    if (fs->openers) {
+        openers_measure(fs->openers, &openers);
+    }
+    control_add_value(text, "leasefs_surviving_locks", "gauge",
+                      "Handle locks of a daemon before this one, held by the processes that have their files open.",
+                      fs->survivors->count);
+    control_add_value(text, "leasefs_walks_total", "counter",
+                      "Looks through all processes for those that have such files open.", openers.walks);
+    control_describe(text, "leasefs_last_walk_seconds", "gauge", "Processor time of the last such look.");
+    g_string_append_printf(text, "leasefs_last_walk_seconds %.6f\n", (double)openers.last_ns / 1e9);
+}
+
 static void control_add_backend(struct fs *fs, GString *text)
 {
     struct backend_status status;
@@ -156,6 +172,7 @@ void control_add_metrics(struct fs *fs, GString *text)
     g_string_append_printf(text, "leasefs_start_time_seconds %" PRId64 ".%03d\n", started / 1000,
                            (int)(started % 1000));
     control_add_locks(fs, text);
+    control_add_survivors(fs, text);
     control_add_users(fs, text);
     control_add_requests(fs, text);
     control_add_backend(fs, text);

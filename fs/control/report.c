@@ -4,6 +4,7 @@
 #include "backend/log.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 
@@ -19,7 +20,8 @@ static void report_add_holder(GString *text, const char *host, pid_t pid, const 
 
 static void report_add_hold(struct fs *fs, GString *text, struct hold *hold)
 {
-    struct owner *owner = hold_current_owner(hold);
+    const struct survivor *survivor = hold_survivor(hold);
+    struct owner *owner = survivor ? survivor_process(survivor) : hold_current_owner(hold);
     report_add_holder(text, fs->host, owner ? owner_pid(owner) : 0, owner ? owner_command(owner) : "?", hold->uid);
 }
 

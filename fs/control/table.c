@@ -10,6 +10,7 @@
 #include "fs/control/control.h"
 #include "fs/hold/guard.h"
 #include "fs/hold/hold.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 
@@ -36,6 +37,18 @@ static void control_add_process(struct fs *fs, GString *text, const struct owner
     control_add_escaped(text, fs->host);
     g_string_append_printf(text, "\t%d\t%u\t", owner ? owner_pid(owner) : 0, uid);
     control_add_escaped(text, owner ? owner_command(owner) : "?");
+}
+
+/* Of a surviving lock, the first of its processes and, if there are more, their pids. */
+static void control_add_holder(struct fs *fs, GString *text, struct hold *hold)
+{
+    const struct survivor *survivor = hold_survivor(hold);
+    control_add_process(fs, text, survivor ? survivor_process(survivor) : hold_current_owner(hold), hold->uid);
+    for (guint i = 1; survivor && i < survivor->processes->len; i++) {
+        const struct openers_process *process = &g_array_index(survivor->processes, struct openers_process, i);
+        g_string_append_printf(text, ", %d", owner_pid(process->owner));
+    }
+    g_string_append(text, survivor ? SURVIVOR_NOTE : "");
 }
 
 static void control_add_lock(GString *text, const struct node *node, unsigned kind, enum backend_mode mode)
@@ -67,7 +80,7 @@ void control_add_held(struct fs *fs, GString *text, struct hold *hold)
     clock_ms now = clock_now();
     const struct backend_ticket *ticket = hold->ticket;
     control_add_lock(text, hold->node, hold->sequence ? METRICS_TICKET : hold->kind, ticket->mode);
-    control_add_process(fs, text, hold_current_owner(hold), hold->uid);
+    control_add_holder(fs, text, hold);
     control_add_seconds(text, now - hold->since);
     control_add_seconds(text, MAX(ticket->deadline - now, 0));
     g_string_append_printf(text, "\t%u\n", control_count_waiters(hold->node));

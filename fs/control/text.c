@@ -14,6 +14,7 @@
 #include "fs/hold/guard.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/quota.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/tree.h"
 #include "fs/options/options.h"
 #include "fs/sandbox/sandbox.h"
@@ -99,6 +100,9 @@ void control_add_status(struct fs *fs, GString *text)
     }
     control_add_number(text, "held", control_sum(fs->metrics->held) + guard_count(fs));
     control_add_number(text, "waiting", fs->metrics->waiting);
+    if (fs->survivors->count) {
+        control_add_number(text, "surviving", fs->survivors->count);
+    }
     int64_t ttl = hold_directory_ttl(fs, tree_root(fs->tree));
     g_string_append_printf(text, "ttl: %" PRId64 ".%03d\n", ttl / 1000, (int)(ttl % 1000));
     control_add_number(text, "user-locks", fs->options->user_locks);

@@ -13,6 +13,7 @@
 #include "fs/hold/handle.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/quota.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/notify.h"
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
@@ -74,6 +75,7 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     fs->notify = notify_new(NULL, loop);
     fs->openings = openings_new();
     fs->records = hold_records_table();
+    fs->survivors = survivors_new(fs);
     TAILQ_INIT(&fs->interrupted);
     ev_idle_init(&fs->interrupts, fs_cancel_interrupted);
     ev_set_priority(&fs->interrupts, EV_MAXPRI); /* requests that keep coming do not put it off */
@@ -120,7 +122,7 @@ void fs_stop(struct fs *fs)
     }
 }
 
-/* What is held stays in the backend: handle locks end with it, leases do not. */
+/* What is held stays in the backend, as for a daemon that is killed. */
 static void fs_drop_holds(struct fs *fs)
 {
     GPtrArray *nodes = tree_all(fs->tree);
@@ -151,7 +153,10 @@ void fs_free(struct fs *fs)
     ev_timer_stop(fs->loop, &fs->invalidate_timeout);
     ev_timer_stop(fs->loop, &fs->alarm);
     recover_stop(fs);
+    survivors_stop(fs);
     fs_drop_holds(fs);
+    survivors_free(fs);
+    openers_free(fs->openers);
     while (!LIST_EMPTY(&fs->handles)) {
         handle_discard(fs, LIST_FIRST(&fs->handles));
     }

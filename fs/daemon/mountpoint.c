@@ -255,14 +255,21 @@ int mountpoint_clear(const char *path, char *error, size_t error_size)
     return mountpoint_peel(path, true, error, error_size);
 }
 
-int mountpoint_open_abort(const char *path)
+dev_t mountpoint_device(const char *path)
 {
     struct statx mount;
-    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, 0, &mount) < 0) { /* which asks nothing of the daemon */
+    bool known = statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, 0, &mount) == 0; /* which asks nothing of the daemon */
+    return known ? makedev(mount.stx_dev_major, mount.stx_dev_minor) : 0;
+}
+
+int mountpoint_open_abort(const char *path)
+{
+    dev_t device = mountpoint_device(path);
+    if (!device) {
         return -errno;
     }
     int all = connection_open_all();
-    int connection = all < 0 ? all : connection_open(all, makedev(mount.stx_dev_major, mount.stx_dev_minor));
+    int connection = all < 0 ? all : connection_open(all, device);
     int fd = connection < 0 ? connection : openat(connection, "abort", O_WRONLY | O_CLOEXEC);
     int result = connection >= 0 && fd < 0 ? -errno : fd;
     if (all >= 0) {

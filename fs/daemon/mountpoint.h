@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* May leasefs mount at `path`, an absolute path?  A living leasefs there, or one of another user, is an error; a mount
  * of another file system is not.  Sets `*ret_dead` if a killed daemon of this user left its mount there.  0, or -errno
@@ -29,6 +30,9 @@ int mountpoint_replace(const char *stage, const char *path, char *error, size_t 
 /* For root: opening a symbolic link of the mount at `path` fails (ELOOP) instead of leading to another lock, or to a
  * file that the maker of the link has chosen.  readlink(2) works.  0, or -errno: before Linux 5.14. */
 int mountpoint_follow_no_links(const char *path);
+
+/* The device number of the mount at `path`; 0: not known. */
+dev_t mountpoint_device(const char *path);
 
 /* A descriptor that ends the connection of the FUSE mount at `path` when the caller writes "1" to it.  Without effect
  * once that connection has ended.  -errno if there is none: an ordinary user needs a mounted /sys/fs/fuse/connections.

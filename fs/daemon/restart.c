@@ -9,6 +9,7 @@
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"
 #include "fs/hold/quota.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
 
@@ -151,6 +152,24 @@ static bool recover_settled(const struct backend_ticket *ticket, bool fixed)
     return renewed - ticket->acquired >= SECOND;
 }
 
+static struct owner *recover_heir(struct fs *fs, const struct meta *meta, size_t i)
+{
+    return owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, NULL);
+}
+
+/* It belongs to the processes that have its file open.  After a reboot there is none. */
+static bool recover_handle_lock(struct fs *fs, struct hold *hold, const struct meta *meta)
+{
+    bool here = strcmp(meta->boot, fs->boot_id) == 0;
+    struct owner *opener = here && meta->heirs ? recover_heir(fs, meta, 0)
+                           : hold->owner       ? owner_ref(hold->owner)
+                                               : NULL;
+    hold->owner_final = true;
+    survivor_new(fs, hold, here ? meta->device : 0, here ? meta->inode : 0, opener);
+    owner_unref(opener);
+    return here && meta->inode;
+}
+
 static bool recover_lease(void *arg, const char *name, struct backend_ticket *ticket, GBytes *bytes, GBytes *content)
 {
     struct recovery *recovery = arg;
@@ -175,14 +194,15 @@ static bool recover_lease(void *arg, const char *name, struct backend_ticket *ti
     hold->sequence = meta->sequence;
     guard_set(hold, meta->guard);
     hold->closed = true;
-    hold->owner_final = !here || recover_settled(ticket, meta->fixed);
+    bool handle_lock = ticket->kind == BACKEND_FLOCK || ticket->kind == BACKEND_FCNTL;
+    hold->owner_final = !here || handle_lock || recover_settled(ticket, meta->fixed);
     if (meta->has_times) {
         hold_extra(hold)->times = g_memdup2(meta->times, sizeof meta->times);
     }
     if (!hold->owner_final) {
         struct owner *heir[HOLD_HEIRS_MAX];
         for (size_t i = 0; i < meta->heirs; i++) {
-            heir[i] = owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, NULL);
+            heir[i] = recover_heir(fs, meta, i);
         }
         hold_set_heirs(hold, heir, meta->heirs);
         for (size_t i = 0; i < meta->heirs; i++) {
@@ -197,11 +217,12 @@ static bool recover_lease(void *arg, const char *name, struct backend_ticket *ti
     } else if (!recovery->serving) {
         g_ptr_array_add(recovery->unknown, hold_ref(hold));
     }
+    bool survives = handle_lock && recover_handle_lock(fs, hold, meta);
     tree_unref(fs->tree, node);
     if (recovery->serving) {
         recover_leave(recovery);
     }
-    return !hold->fixed && hold_needs_renewal(hold);
+    return handle_lock ? survives : !hold->fixed && hold_needs_renewal(hold);
 }
 
 struct recover_question {

@@ -18,6 +18,7 @@
 #include "fs/daemon/unmounter.h"
 #include "fs/kernel/metrics.h"
 #include "fs/ops/ops.h"
+#include "fs/process/openers.h"
 
 #define SESSION_AT_ONCE 64 /* requests in one turn of the loop */
 #define SESSION_AHEAD 32
@@ -232,6 +233,14 @@ static int session_serve(struct session *s, char *error, size_t error_size)
     return s->error;
 }
 
+/* For the handle locks of the daemon before this one: who has their files open. */
+static void session_watch_processes(struct session *s, const struct options *options, struct unmounter *unmounter)
+{
+    s->fs->device = mountpoint_device(options->mountpoint);
+    s->fs->openers = openers_new(s->loop, s->fs->owners, unmounter_take_walker(unmounter));
+    openers_set_own_device(s->fs->openers, s->fs->device);
+}
+
 int session_run(const struct options *options, struct backend *backend, struct ev_loop *loop,
                 const struct session_sandbox *sandbox, void (*ready)(void *arg), void *arg, char *error,
                 size_t error_size)
@@ -244,6 +253,7 @@ int session_run(const struct options *options, struct backend *backend, struct e
     int result = session_mount(&s, options, error, error_size);
     if (result == 0) {
         unmounter_watch(sandbox->unmounter, mountpoint_open_abort(options->mountpoint));
+        session_watch_processes(&s, options, sandbox->unmounter);
         if (sandbox->wanted) {
             s.fs->sandbox = &s.sandbox;
             result = sandbox_apply(&sandbox->policy, &s.sandbox, error, error_size);

@@ -11,7 +11,7 @@ static void hold_cancel_acquire(struct request *r)
     struct hold *hold = r->hold;
     r->hold = NULL;
     hold_release(r->fs, hold, NULL, NULL);
-    request_reply(r, -EINTR);
+    request_reply(r, request_cancel_error(r));
 }
 
 /* Between two questions after an outcome: the first, and the longest. */

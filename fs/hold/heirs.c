@@ -7,6 +7,7 @@
  */
 #include "fs/hold/handle.h"
 #include "fs/hold/hold.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/tree.h"
 
 #include <string.h>
@@ -145,6 +146,9 @@ static struct owner *hold_opener(const struct hold *hold)
 
 bool hold_is_owned_by(struct hold *hold, struct owner *who)
 {
+    if (hold_survivor(hold)) {
+        return who && survivor_has_process(hold_survivor(hold), who);
+    }
     if (who && who == hold->owner) {
         return true; /* it asks, so it lives, so nobody has inherited */
     }
@@ -173,6 +177,9 @@ void hold_adopt(struct fs *fs, struct hold *hold, struct owner *who)
 
 bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
 {
+    if (hold_survivor(hold)) {
+        return survivor_allows_change(hold_survivor(hold), who) || (fs->options->owner_user && uid == hold->uid);
+    }
     if (who && who == hold->owner) {
         return true; /* as in hold_is_owned_by */
     }

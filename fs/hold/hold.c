@@ -8,6 +8,7 @@
 #include "fs/hold/handle.h"
 #include "fs/hold/quota.h"
 #include "fs/hold/rights.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/notify.h"
 #include "fs/kernel/tree.h"
 
@@ -187,6 +188,7 @@ void hold_free(struct fs *fs, struct hold *hold)
     hold_detach_handles(hold);
     hold_count_in_directories(hold, false);
     fs->observer->gone(fs, hold);
+    survivor_free(hold);
     hold_set_size(fs, hold, 0);
     quota_charge(fs->quota, hold->account, -1, 0);
     hold->charged = false;
@@ -384,6 +386,10 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
         }
         return;
     }
+    const struct survivor *survivor = hold_survivor(hold);
+    if (survivor && !survivor->inode) {
+        return; /* of processes that are not known: it ends with its term */
+    }
     if (ticket->kind != BACKEND_LEASE) {
         hold_current_owner(hold);
         if (hold->inherited && hold_heirs(hold)) {
@@ -519,7 +525,12 @@ static void hold_mark_wanted(struct handle *handle, bool lost)
 
 static void hold_wanted_event(void *context, struct backend_ticket *ticket)
 {
+    struct survivor *survivor = hold_survivor(ticket->user);
     (void)context;
+    if (survivor) {
+        survivor_set_wanted(survivor);
+        return;
+    }
     hold_each_handle(ticket->user, hold_mark_wanted, false);
 }
 

@@ -11,11 +11,13 @@
  * The room's files, each calling only those before it:
  *
  *     rights, meta, quota  permissions; what the store keeps with a lock; limits of users
+ *     survivor  a handle lock whose daemon has ended
  *     heirs   owner and heirs of a hold        update  writes a hold's meta and term to the store
  *     charge  charges content to a user        guard   keeps lost locks from others
  *     hold    finds, makes and ends holds; the store's events
  *     claim   acquires and converts holds
  *     handle  an open file, and its hold       entry   a name's attributes for the kernel
+ *     verdict  ends surviving locks that no process has open
  */
 #ifndef FS_HOLD_HOLD_H
 #define FS_HOLD_HOLD_H
@@ -30,6 +32,7 @@
 
 struct handle;
 struct node;
+struct survivor;
 
 /* The processes that inherit a lease, in order, if its acquirer exits in the first second.  Leases of one process share
  * it. */
@@ -54,8 +57,9 @@ struct hold_extra {
         struct hold_records *records; /* FCNTL: see hold_set_lock_owner */
         struct handle *handle;        /* FLOCK: the only handle that can have it, once granted */
     };
-    struct hold_heirs *heirs; /* in the first second; of a handle lock: see hold_set_handle_owner */
-    uint16_t guard;           /* ms: see guard.h; 0: none */
+    struct hold_heirs *heirs;  /* in the first second; of a handle lock: see hold_set_handle_owner */
+    struct survivor *survivor; /* of a handle lock whose daemon has ended: no handle has it; else NULL */
+    uint16_t guard;            /* ms: see guard.h; 0: none */
 };
 
 struct hold {

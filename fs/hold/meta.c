@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "backend/backend.h"
 #include "fs/hold/rights.h"
@@ -21,6 +22,10 @@ GBytes *meta_encode(const struct meta *m)
     for (size_t i = 0; i < m->heirs; i++) {
         length += (size_t)snprintf(heirs + length, sizeof heirs - length, "%s%d:%" PRIu64, i ? "," : "", m->heir[i].pid,
                                    m->heir[i].start);
+    }
+    if (m->inode && m->heirs < META_HEIRS_MAX - 1) { /* a handle lock has one heir at most */
+        snprintf(heirs + length, sizeof heirs - length, "@%u:%u:%" PRIu64, major(m->device), minor(m->device),
+                 m->inode);
     }
     char times[META_TIMES_MAX] = "-";
     if (m->has_times) {
@@ -46,8 +51,18 @@ static void meta_decode_times(const char *text, struct meta *m)
     }
 }
 
+static void meta_decode_file(const char *text, struct meta *m)
+{
+    unsigned major, minor;
+    const char *file = strchr(text, '@');
+    bool known = file && sscanf(file, "@%u:%u:%" SCNu64, &major, &minor, &m->inode) == 3;
+    m->device = known ? makedev(major, minor) : 0;
+    m->inode = known ? m->inode : 0;
+}
+
 static void meta_decode_heirs(const char *text, struct meta *m)
 {
+    meta_decode_file(text, m);
     m->heirs = 0;
     while (m->heirs < META_HEIRS_MAX) {
         int pid, used = 0;

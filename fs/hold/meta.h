@@ -1,4 +1,4 @@
-/* meta: what the filesystem keeps with a lease in the store.
+/* meta: what the filesystem keeps with a lock in the store.
  *
  * One line of text, which every mount of the same store can read.  The backend
  * reads only the words that backend.h names:
@@ -11,7 +11,7 @@
  *     FLAGS  the sum of 1 (fixed term), 2 (sequence ticket) and 4 times the guard in milliseconds (backend_parse_guard)
  *     TIMES  access and modification, each SECONDS.NANOSECONDS since the epoch, or -
  *     BOOT   a boot id
- *     HEIRS  PID:START,… or -
+ *     HEIRS  PID:START,… or -; then, of a handle lock, @MAJOR:MINOR:INODE of the file that its processes have open
  */
 #ifndef FS_HOLD_META_H
 #define FS_HOLD_META_H
@@ -41,6 +41,8 @@ struct meta {
     unsigned guard; /* ms; 0: none */
     bool has_times; /* the holder set `times` */
     struct timespec times[2];
+    dev_t device; /* of a handle lock: its file, in the mount of its daemon; or 0 */
+    uint64_t inode;
     size_t heirs;
     struct {
         pid_t pid;

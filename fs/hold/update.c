@@ -4,6 +4,7 @@
 #include "fs/hold/guard.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/tree.h"
 
 int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory)
@@ -34,7 +35,20 @@ static GBytes *hold_share_meta(struct fs *fs, struct meta *meta)
     return g_bytes_ref(fs->last_meta_bytes);
 }
 
-static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold)
+/* By which file the processes are found that have it if this daemon ends. */
+static void hold_describe_file(const struct fs *fs, const struct hold *hold, enum backend_kind kind, struct meta *meta)
+{
+    const struct survivor *survivor = hold_survivor(hold);
+    if (survivor) {
+        meta->device = survivor->device;
+        meta->inode = survivor->inode;
+    } else if (kind == BACKEND_FLOCK || kind == BACKEND_FCNTL) {
+        meta->device = fs->device;
+        meta->inode = fs->device ? hold->node->ino : 0;
+    }
+}
+
+static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold, enum backend_kind kind)
 {
     struct meta meta;
     memset((char *)&meta + HOLD_META_OWN, 0, sizeof meta - HOLD_META_OWN); /* padding too: it is compared */
@@ -44,6 +58,7 @@ static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold)
     meta.fixed = hold->fixed;
     meta.sequence = hold->sequence;
     meta.guard = guard_duration(hold);
+    hold_describe_file(fs, hold, kind, &meta);
     if (hold->owner) {
         meta.pid = owner_identity(hold->owner, &meta.start);
         g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
@@ -87,13 +102,13 @@ void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, s
     } else {
         claim->due = claim->ttl / 3;
     }
-    claim->meta = hold_encode_meta(fs, hold);
+    claim->meta = hold_encode_meta(fs, hold, kind);
 }
 
 void hold_store_then(struct fs *fs, struct hold *hold, backend_done *done, void *arg)
 {
     if (hold->ticket) {
-        GBytes *meta = hold_encode_meta(fs, hold);
+        GBytes *meta = hold_encode_meta(fs, hold, (enum backend_kind)hold->kind);
         backend_set(fs->backend, hold->ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, done,
                     arg);
         g_bytes_unref(meta);
@@ -109,7 +124,7 @@ void hold_store(struct fs *fs, struct hold *hold)
 
 void hold_store_content(struct fs *fs, struct hold *hold, GBytes *content)
 {
-    GBytes *meta = hold_encode_meta(fs, hold);
+    GBytes *meta = hold_encode_meta(fs, hold, (enum backend_kind)hold->kind);
     struct backend_change change = {.set = BACKEND_SET_META | BACKEND_SET_CONTENT, .meta = meta, .content = content};
     backend_set(fs->backend, hold->ticket, &change, NULL, NULL);
     g_bytes_unref(meta);
@@ -160,7 +175,7 @@ void hold_extend_provisional(struct fs *fs, struct hold *hold)
 static void hold_trim_extra(struct hold *hold)
 {
     struct hold_extra *extra = hold->has_extra ? hold->extra : NULL;
-    if (extra && !extra->times && !extra->records && !extra->guard && TAILQ_EMPTY(&extra->parked)) {
+    if (extra && !extra->times && !extra->records && !extra->guard && !extra->survivor && TAILQ_EMPTY(&extra->parked)) {
         hold->has_extra = false;
         hold->heirs = extra->heirs;
         g_free(extra);

@@ -15,6 +15,7 @@
 #ifndef FS_KERNEL_REQUEST_H
 #define FS_KERNEL_REQUEST_H
 
+#include <errno.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -71,7 +72,9 @@ struct request {
     bool is_interrupted;
     bool cancel_pending; /* interrupted, but the backend's answer must come first */
     bool has_caller;
-    clock_ms wake; /* for request_sleep */
+    bool deadlocked;     /* cancelled because it waits for its own process */
+    clock_ms walk_since; /* when it began to wait for a walk through the processes; 0: it has not */
+    clock_ms wake;       /* for request_sleep */
     struct {
         clock_ms until; /* 0: it has not waited yet */
         request_step *answer;
@@ -181,6 +184,12 @@ void request_resume_all(struct request_queue *queue, enum backend_result result)
 
 /* Cancels the requests that the kernel has interrupted.  Called from the loop, outside of handlers. */
 void request_cancel_interrupted(struct fs *fs);
+
+/* What a `cancel` replies. */
+static inline int request_cancel_error(const struct request *r)
+{
+    return r->deadlocked ? -EDEADLK : -EINTR;
+}
 
 /* A `cancel` for request_park, for a request that has nothing to undo. */
 void request_reply_interrupted(struct request *r);

@@ -8,6 +8,7 @@
 
 #include "fs/hold/handle.h"
 #include "fs/hold/meta.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/sequence.h"
 
@@ -16,8 +17,14 @@ static int lock_error(enum backend_result result)
     return result == BACKEND_BUSY ? -EAGAIN : fs_error(result);
 }
 
+static void lock_resumed(struct request *r);
+
+/* One that a surviving lock may have refused is asked once more when it is known whether that has ended. */
 static void lock_answer(struct request *r, enum backend_result result)
 {
+    if (result == BACKEND_BUSY && survivors_await_walk(r, lock_resumed)) {
+        return;
+    }
     if (result == BACKEND_OK) {
         /* Afresh, after a loss too. */
         r->handle->spent = false;
@@ -25,7 +32,7 @@ static void lock_answer(struct request *r, enum backend_result result)
         r->handle->wanted = false;
         r->handle->flushed = false;
     }
-    request_reply(r, r->cancel_pending && result != BACKEND_OK ? -EINTR : lock_error(result));
+    request_reply(r, r->cancel_pending && result != BACKEND_OK ? request_cancel_error(r) : lock_error(result));
 }
 
 /* --- flock ------------------------------------------------------------------- */
@@ -107,8 +114,6 @@ static void lock_flock_converted(struct request *r)
     lock_answer(r, result);
 }
 
-static void lock_resumed(struct request *r);
-
 /* It would be asked for by a name that the store may have for another by then.  `lease` is that of the request's path
  * here and below. */
 static bool lock_awaits_name(struct request *r, struct hold *lease, request_step *answer)
@@ -183,7 +188,7 @@ static bool lock_is_excluded(const struct request *r, const struct hold *hold)
 
 /* Is all that is held here and in its way of its own process, whose only thread waits?  Sets how many hold here.  Not
  * where two open file descriptions lock bytes, of which it is not known whether they are the same, nor where a flock's
- * may be left to a child, which can give it up. */
+ * may be left to a child, which can give it up.  Whose a surviving lock is the next walk says (verdict.c). */
 static bool lock_excludes_itself(struct request *r, uint32_t *ret_holders)
 {
     const struct node *node = tree_current_node(r->fs->tree, r->node);
@@ -196,7 +201,7 @@ static bool lock_excludes_itself(struct request *r, uint32_t *ret_holders)
         if (!hold_holds(hold) || hold == turns || !lock_is_excluded(r, hold)) {
             continue;
         }
-        bool unknown = r->lock.owner && hold->kind == BACKEND_FCNTL;
+        bool unknown = (r->lock.owner && hold->kind == BACKEND_FCNTL) || hold_survivor(hold);
         bool passed = hold->kind == BACKEND_FLOCK && hold_handle(hold) && hold_handle(hold)->flushed;
         if (unknown || passed || !request_caller(r) || hold_current_owner(hold) != request_caller(r)) {
             return false;
@@ -320,7 +325,7 @@ static void lock_set_given_up(struct request *r)
         request_park(r, hold_queue(hold), lock_set_answer, lock_set_given_up);
         return;
     }
-    request_reply(r, -EINTR);
+    request_reply(r, request_cancel_error(r));
     if (hold) {
         lock_drop_unused(fs, hold);
     }
@@ -447,7 +452,10 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
  * that no process here has. (fcntl(2)) */
 static pid_t lock_holder_pid(const struct fs *fs, const struct backend_info *info)
 {
-    const struct owner *owner = info->ticket ? hold_current_owner(info->ticket->user) : NULL;
+    const struct survivor *survivor = info->ticket ? hold_survivor(info->ticket->user) : NULL;
+    const struct owner *owner = survivor       ? survivor_process(survivor)
+                                : info->ticket ? hold_current_owner(info->ticket->user)
+                                               : NULL;
     struct meta meta;
     if (owner) {
         return owner_pid(owner);

@@ -11,6 +11,7 @@
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"
 #include "fs/hold/quota.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
@@ -135,6 +136,7 @@ void names_lookup(struct request *r)
     if (sequence_is_prefix(r->name)) {
         names_reply_missing(r, false); /* always free: the next one is another file */
     } else if (names_take_held(r, tree_find(r->fs->tree, r->other, r->name), NULL)) {
+        survivors_ask(r->fs, r->node);
         names_reply_node(r);
     } else {
         request_stat_in(r, names_looked_up);

@@ -8,14 +8,33 @@
 #include "backend/log.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 
-static void xattr_add_owner(GString *text, const char *host, pid_t pid, uid_t uid, const char *command)
+/* `note` follows the command. */
+static void xattr_add_owner(GString *text, const char *host, pid_t pid, uid_t uid, const char *command,
+                            const char *note)
 {
     char escaped[OWNER_COMMAND_MAX * 4 + 1];
-    g_string_append_printf(text, "%s%s %d %u %s", text->len ? "\n" : "", host, pid, uid,
-                           log_escape(escaped, sizeof escaped, command));
+    g_string_append_printf(text, "%s%s %d %u %s%s", text->len ? "\n" : "", host, pid, uid,
+                           log_escape(escaped, sizeof escaped, command), note);
+}
+
+static void xattr_add_hold(struct fs *fs, GString *text, struct hold *hold)
+{
+    const struct survivor *survivor = hold_survivor(hold);
+    const GArray *processes = survivor ? survivor->processes : NULL;
+    for (guint i = 0; processes && i < processes->len; i++) {
+        const struct openers_process *process = &g_array_index(processes, struct openers_process, i);
+        xattr_add_owner(text, fs->host, owner_pid(process->owner), process->uid, owner_command(process->owner),
+                        SURVIVOR_NOTE);
+    }
+    if (!processes || !processes->len) {
+        const struct owner *owner = hold_current_owner(hold);
+        xattr_add_owner(text, fs->host, owner ? owner_pid(owner) : 0, hold->uid, owner ? owner_command(owner) : "?",
+                        survivor ? SURVIVOR_NOTE : "");
+    }
 }
 
 char *xattr_format_owner(struct fs *fs, const struct node *node, const struct backend_info *info)
@@ -25,16 +44,14 @@ char *xattr_format_owner(struct fs *fs, const struct node *node, const struct ba
     struct hold *hold;
     for (hold = node ? LIST_FIRST(&node->holds) : NULL; hold; hold = LIST_NEXT(hold, link)) {
         if (hold_holds(hold)) {
-            struct owner *owner = hold_current_owner(hold);
-            xattr_add_owner(text, fs->host, owner ? owner_pid(owner) : 0, hold->uid,
-                            owner ? owner_command(owner) : "?");
+            xattr_add_hold(fs, text, hold);
         }
     }
     bool elsewhere = info->type == BACKEND_LOCK && (!text->len || !info->ticket);
     if (elsewhere && meta_decode(info->meta, &meta)) {
-        xattr_add_owner(text, meta.host, meta.pid, meta.uid, meta.command);
+        xattr_add_owner(text, meta.host, meta.pid, meta.uid, meta.command, "");
     } else if (elsewhere) {
-        xattr_add_owner(text, "?", 0, 0, "?"); /* a client that is no mount */
+        xattr_add_owner(text, "?", 0, 0, "?", ""); /* a client that is no mount */
     }
     return g_string_free(text, !text->len);
 }

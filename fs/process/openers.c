@@ -656,6 +656,11 @@ void openers_ask(struct openers *o)
     openers_schedule(o);
 }
 
+bool openers_is_wanted(const struct openers *o)
+{
+    return (o->walking || o->wanted) && !o->metrics.lost;
+}
+
 void openers_set_waited_for(struct openers *o, bool waited_for)
 {
     o->waited_for = waited_for;

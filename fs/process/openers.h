@@ -85,6 +85,9 @@ void openers_remove(struct openers_file *file);
 /* Somebody asks for a lock: walks as soon as the limits allow.  The walk begins after this call. */
 void openers_ask(struct openers *openers);
 
+/* Is a walk under way, or still to come, that openers_ask has asked for? */
+bool openers_is_wanted(const struct openers *openers);
+
 /* Walks every second from now on, or no longer. */
 void openers_set_waited_for(struct openers *openers, bool waited_for);
 

@@ -351,7 +351,7 @@ static void fake_recover(struct backend *b, backend_recover_each *found, void *a
         if (t->kept) {
             t->kept = false;
             t->mount = fake;
-            found(arg, t->name, &t->head, t->meta, NULL);
+            found(arg, t->name, &t->head, t->meta, t->head.kind == BACKEND_LEASE ? NULL : t->head.content);
         }
     }
 }
@@ -578,6 +578,17 @@ void fake_backend_keep(struct fake_backend *fake, const char *name, const char *
     t->head.content = g_bytes_new(content, strlen(content));
 }
 
+void fake_backend_keep_handle_lock(struct fake_backend *fake, const char *name, enum backend_kind kind,
+                                   enum backend_mode mode, GBytes *meta)
+{
+    struct fake_ticket *t = fake_occupy(fake, name, kind, mode);
+    t->kept = true;
+    t->head.deadline = *fake->now + t->head.ttl;
+    t->due = *fake->now + 1;
+    g_clear_pointer(&t->meta, g_bytes_unref);
+    t->meta = g_bytes_ref(meta);
+}
+
 void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, const char *content)
 {
     struct fake_ticket *t = g_new0(struct fake_ticket, 1);
@@ -651,4 +662,9 @@ unsigned fake_backend_tickets(const struct fake_backend *fake, enum backend_kind
         count += t->mount == fake && !t->ended && t->head.kind == kind;
     }
     return count;
+}
+
+GBytes *fake_backend_meta(const struct backend_ticket *ticket)
+{
+    return ((const struct fake_ticket *)ticket)->meta;
 }

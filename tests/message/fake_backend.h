@@ -66,6 +66,9 @@ void fake_backend_occupy(struct fake_backend *fake, const char *name, enum backe
 /* The daemon before this one has left a lease of the name, which backend_recover finds next; of its content it tells
  * nothing. */
 void fake_backend_keep(struct fake_backend *fake, const char *name, const char *content);
+/* The same of a handle lock, with this meta. */
+void fake_backend_keep_handle_lock(struct fake_backend *fake, const char *name, enum backend_kind kind,
+                                   enum backend_mode mode, GBytes *meta);
 /* A client that is no mount does: nothing is known but its content. */
 void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, const char *content);
 void fake_backend_vacate(struct fake_backend *fake, const char *name);
@@ -80,5 +83,7 @@ unsigned fake_backend_waiters(const struct fake_backend *fake, const char *name)
 unsigned fake_backend_tickets(const struct fake_backend *fake, enum backend_kind kind);
 /* The first holder of the name, or NULL. */
 const struct backend_ticket *fake_backend_holder(const struct fake_backend *fake, const char *name);
+/* Of that: borrowed, or NULL. */
+GBytes *fake_backend_meta(const struct backend_ticket *ticket);
 
 #endif

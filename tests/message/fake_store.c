@@ -302,7 +302,7 @@ static void fake_add_entry(GArray *entries, const char *directory, const char *a
 {
     char *parent = fake_parent(name);
     const char *slash = strrchr(name, '/');
-    struct backend_entry entry = {slash ? slash + 1 : name, type};
+    struct backend_entry entry = {.name = slash ? slash + 1 : name, .type = type};
     bool wanted = name[0] && strcmp(parent, directory) == 0 && strcmp(entry.name, after) > 0;
     for (guint i = 0; wanted && i < entries->len; i++) {
         wanted = strcmp(g_array_index(entries, struct backend_entry, i).name, entry.name) != 0;

@@ -1,0 +1,101 @@
+/* survivor: what is known of a handle lock whose daemon has ended; see survivor.h. */
+#include "fs/hold/survivor.h"
+
+#include "fs/kernel/tree.h"
+
+static void survivor_clear_processes(struct survivor *survivor)
+{
+    for (guint i = 0; i < survivor->processes->len; i++) {
+        owner_unref(g_array_index(survivor->processes, struct openers_process, i).owner);
+    }
+    g_array_set_size(survivor->processes, 0);
+}
+
+void survivor_free(struct hold *hold)
+{
+    struct survivor *survivor = hold_survivor(hold);
+    if (!survivor) {
+        return;
+    }
+    hold->extra->survivor = NULL;
+    survivor->fs->survivors->count--;
+    LIST_REMOVE(survivor, link);
+    openers_remove(survivor->file);
+    survivor_clear_processes(survivor);
+    g_array_unref(survivor->processes);
+    g_free(survivor);
+}
+
+void survivor_set_processes(struct survivor *survivor, const struct openers_found *found)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        owner_ref(found->processes[i].owner); /* before that of the last time is given back */
+    }
+    survivor_clear_processes(survivor);
+    g_array_append_vals(survivor->processes, found->processes, (guint)found->count);
+    survivor->unsure = found->verdict == OPENERS_UNSURE;
+    survivor->walked = true;
+}
+
+bool survivor_has_process(const struct survivor *survivor, const struct owner *who)
+{
+    for (guint i = 0; i < survivor->processes->len; i++) {
+        const struct openers_process *process = &g_array_index(survivor->processes, struct openers_process, i);
+        if (!process->unseen && process->owner == who) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool survivor_is_only_of(const struct survivor *survivor, const struct owner *who)
+{
+    const struct openers_process *first = &g_array_index(survivor->processes, struct openers_process, 0);
+    return survivor->processes->len == 1 && !first->unseen && first->single_threaded && first->owner == who;
+}
+
+bool survivor_allows_change(const struct survivor *survivor, struct owner *who)
+{
+    struct owner *owner = survivor->hold->owner;
+    if (!who) {
+        return false;
+    }
+    for (guint i = 0; i < survivor->processes->len; i++) {
+        const struct openers_process *process = &g_array_index(survivor->processes, struct openers_process, i);
+        bool seen = !process->unseen;
+        if (seen && (process->owner == who || (owner_alive(process->owner) && owner_descends(who, process->owner)))) {
+            return true;
+        }
+    }
+    return !survivor->walked && owner && owner_alive(owner) && owner_descends(who, owner);
+}
+
+struct owner *survivor_process(const struct survivor *survivor)
+{
+    return survivor->processes->len ? g_array_index(survivor->processes, struct openers_process, 0).owner
+                                    : survivor->hold->owner;
+}
+
+void survivor_set_wanted(struct survivor *survivor)
+{
+    struct openers *openers = survivor->fs->openers;
+    survivor->wanted = true;
+    if (openers && survivor->file) {
+        openers_set_waited_for(openers, true);
+        openers_ask(openers);
+    }
+}
+
+void survivors_ask(struct fs *fs, const struct node *node)
+{
+    const struct hold *hold;
+    if (LIST_EMPTY(&fs->survivors->list) || !fs->openers) {
+        return;
+    }
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (hold_survivor(hold)) {
+            openers_ask(fs->openers);
+            return;
+        }
+    }
+}

@@ -1,0 +1,84 @@
+/* survivor: a handle lock whose daemon has ended.
+ *
+ * It belongs to the processes that have its file of the dead mount open, until none of
+ * them has.  This mount renews it meanwhile.  No handle of this mount has it, so only
+ * three things end it: nobody has the file open any more, user.lease.break or its token,
+ * or unlink(2) by one of its processes or a descendant of one.
+ *
+ * survivor.c keeps what is known; verdict.c acts on what a walk through the processes
+ * found (openers.h).
+ */
+#ifndef FS_HOLD_SURVIVOR_H
+#define FS_HOLD_SURVIVOR_H
+
+#include "fs/hold/hold.h"
+#include "fs/process/openers.h"
+
+/* Follows its command wherever users see it. */
+#define SURVIVOR_NOTE " (daemon restarted)"
+
+struct survivor {
+    LIST_ENTRY(survivor) link; /* survivors->list */
+    struct fs *fs;
+    struct hold *hold;
+    dev_t device;              /* of the dead mount, */
+    uint64_t inode;            /* and in it; 0: not known, so it is not renewed */
+    struct openers_file *file; /* NULL: nobody looks who has it open */
+    GArray *processes;         /* struct openers_process with counted owners, by the last walk */
+    bool walked;               /* `processes` is known */
+    bool unsure;               /* the last walk saw nobody, which is not certain yet */
+    bool wanted;               /* somebody waits for it */
+};
+
+LIST_HEAD(survivor_list, survivor);
+
+LIST_HEAD(survivor_question_list, survivor_question);
+
+/* All of a mount. */
+struct survivors {
+    struct survivor_list list;
+    size_t count;
+    struct request_queue asking;             /* refused because of one: they ask again after the next walk */
+    struct survivor_question_list questions; /* that the store has not answered */
+    ev_timer settle;                         /* after a walk */
+};
+
+/* For fs->survivors. */
+struct survivors *survivors_new(struct fs *fs);
+/* Forgets what the store was asked: it does not answer any more. */
+void survivors_stop(struct fs *fs);
+/* After that, and when all holds are freed. */
+void survivors_free(struct fs *fs);
+
+static inline struct survivor *hold_survivor(const struct hold *hold)
+{
+    return hold->has_extra ? hold->extra->survivor : NULL;
+}
+
+/* For hold_free. */
+void survivor_free(struct hold *hold);
+/* Takes over what a walk found. */
+void survivor_set_processes(struct survivor *survivor, const struct openers_found *found);
+/* Has this process its file open? */
+bool survivor_has_process(const struct survivor *survivor, const struct owner *who);
+/* Is it the only one, with one thread, so that it would wait for itself? */
+bool survivor_is_only_of(const struct survivor *survivor, const struct owner *who);
+/* Is it one of its processes, or a descendant of one? */
+bool survivor_allows_change(const struct survivor *survivor, struct owner *who);
+/* One of its processes, borrowed; else the process that took it, or NULL. */
+struct owner *survivor_process(const struct survivor *survivor);
+/* Somebody waits for it: its processes are looked at now, and every second. */
+void survivor_set_wanted(struct survivor *survivor);
+/* Somebody looks at the name: so are they if it has survivors. */
+void survivors_ask(struct fs *fs, const struct node *node);
+
+/* --- verdict.c --- */
+
+/* A recovered handle lock on this file of a dead mount.  `opener`: who opened it, or NULL: a process that this pid
+ * namespace does not show.  If device or inode is 0, the lock ends with its term. */
+void survivor_new(struct fs *fs, struct hold *hold, dev_t device, uint64_t inode, struct owner *opener);
+/* The request was refused.  If that may be because of a survivor, and this request has not waited for a walk yet: parks
+ * it, and `again` continues it after the walk. */
+bool survivors_await_walk(struct request *r, request_step *again);
+
+#endif

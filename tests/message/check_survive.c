@@ -1,0 +1,387 @@
+/* Handle locks whose daemon has ended: they belong to the processes that have their file open. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/sysmacros.h>
+
+#include "fs/daemon/restart.h"
+#include "fs/hold/meta.h"
+#include "tests/message/fake_openers.h"
+#include "tests/message/wire.h"
+#include "tests/support/check_main.h"
+
+static struct wire *w;
+static struct openers *openers;
+static pid_t alice, bob, carol; /* three processes that are no kin */
+
+enum { INODE = 77 }; /* in the dead mount */
+
+static void set_up(void)
+{
+    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_SHARE | BACKEND_SOLE_AUTHORITY);
+    w->fs->openers = openers = fake_openers_new(w->fs->owners);
+    w->fs->device = makedev(0, 50);
+    alice = wire_child(w);
+    bob = wire_child(w);
+    carol = wire_child(w);
+    w->pid = bob;
+}
+
+static void tear_down(void)
+{
+    wire_free(w);
+}
+
+/* What a daemon before this one wrote of a handle lock of alice's. */
+static GBytes *meta_of(const char *boot, uint64_t inode)
+{
+    struct meta meta = {.pid = alice, .mode = S_IFREG | 0644, .device = makedev(0, 49), .inode = inode};
+    struct owner *owner = owner_get(w->fs->owners, alice);
+    owner_identity(owner, &meta.start);
+    owner_unref(owner);
+    strcpy(meta.command, "alice");
+    strcpy(meta.host, w->fs->host);
+    strcpy(meta.boot, boot);
+    return meta_encode(&meta);
+}
+
+static void keep(const char *name, enum backend_kind kind, enum backend_mode mode, uint64_t inode)
+{
+    GBytes *meta = meta_of(w->fs->boot_id, inode);
+    fake_backend_keep_handle_lock(w->fake, name, kind, mode, meta);
+    g_bytes_unref(meta);
+}
+
+static void recover(const char *name)
+{
+    keep(name, BACKEND_FLOCK, BACKEND_EXCLUSIVE, INODE);
+    recover_leases(w->fs);
+}
+
+/* And what follows from it. */
+static void walk(void)
+{
+    fake_openers_walk(openers);
+    wire_turn(w);
+}
+
+static void check_holders(const char *name, unsigned holders)
+{
+    wire_turn(w);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, name), holders);
+    ck_assert(wire_exists(w, name) == (holders > 0));
+}
+
+/* --- as long as anybody has its file open ----------------------------------------- */
+
+START_TEST(lock_stays_until_two_walks_have_seen_nobody_with_its_file)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    fake_openers_open(openers, INODE, carol, true); /* who has inherited it */
+    recover("L");
+    ck_assert_uint_eq(fake_openers_files(openers), 1);
+    walk();
+    check_holders("L", 1);
+    wire_kill(w, alice); /* the first process ends: that is not the end */
+    fake_openers_close(openers, INODE, alice);
+    walk();
+    walk();
+    check_holders("L", 1);
+    fake_openers_close(openers, INODE, carol);
+    walk();
+    check_holders("L", 1);
+    walk();
+    check_holders("L", 0);
+    ck_assert_uint_eq(fake_openers_files(openers), 0);
+}
+END_TEST
+
+START_TEST(process_that_cannot_be_looked_into_counts)
+{
+    fake_openers_hide(openers, carol);
+    recover("L");
+    for (int i = 0; i < 3; i++) {
+        walk();
+    }
+    check_holders("L", 1);
+    fake_openers_close(openers, 0, carol);
+    walk();
+    walk();
+    check_holders("L", 0);
+}
+END_TEST
+
+START_TEST(lock_is_renewed_meanwhile)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    wire_kill(w, alice); /* who took it need not live */
+    for (int i = 0; i < 10; i++) {
+        walk();
+        wire_advance(w, LEASE_TTL_DEFAULT / 2);
+    }
+    check_holders("L", 1);
+}
+END_TEST
+
+START_TEST(lock_of_unknown_processes_ends_with_its_term)
+{
+    GBytes *meta = meta_of(_i ? w->fs->boot_id : "another", _i ? 0 : INODE);
+    fake_backend_keep_handle_lock(w->fake, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE, meta);
+    g_bytes_unref(meta);
+    recover_leases(w->fs);
+    ck_assert_uint_eq(fake_openers_files(openers), 0);
+    check_holders("L", 1);
+    wire_advance(w, LEASE_TTL_DEFAULT);
+    check_holders("L", 0);
+}
+END_TEST
+
+START_TEST(shared_locks_end_one_by_one)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    fake_openers_open(openers, INODE + 1, carol, true);
+    keep("L", BACKEND_FLOCK, BACKEND_SHARED, INODE);
+    keep("L", BACKEND_FLOCK, BACKEND_SHARED, INODE + 1);
+    recover_leases(w->fs);
+    walk();
+    check_holders("L", 2);
+    fake_openers_close(openers, INODE, alice);
+    walk();
+    walk();
+    check_holders("L", 1);
+    fake_openers_close(openers, INODE + 1, carol);
+    walk();
+    walk();
+    check_holders("L", 0);
+}
+END_TEST
+
+/* --- who asks for it --------------------------------------------------------------- */
+
+START_TEST(waiter_is_granted_when_nobody_has_it_open)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    walk();
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    uint64_t waiting = wire_flock(w, file, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_uint_gt(fake_openers_asked(openers), 0);
+    ck_assert(fake_openers_is_waited_for(openers));
+    walk();
+    ck_assert(wire_waits(w, waiting));
+    fake_openers_close(openers, INODE, alice);
+    walk();
+    ck_assert(wire_waits(w, waiting));
+    walk();
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert(!fake_openers_is_waited_for(openers));
+}
+END_TEST
+
+START_TEST(walks_every_second_end_when_the_waiter_gives_up)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    walk();
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    uint64_t waiting = wire_flock(w, file, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    walk();
+    ck_assert(fake_openers_is_waited_for(openers));
+    wire_interrupt(w, waiting);
+    ck_assert_int_eq(wire_result(w, waiting), EINTR);
+    walk();
+    ck_assert(!fake_openers_is_waited_for(openers));
+}
+END_TEST
+
+/* A worker that has closed its dead descriptor locks again at once. */
+START_TEST(try_waits_until_it_is_known_whether_anybody_has_it_open)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    walk();
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    uint64_t tried = wire_flock(w, file, LOCK_EX | LOCK_NB);
+    ck_assert(wire_waits(w, tried));
+    walk();
+    ck_assert_int_eq(wire_result(w, tried), EAGAIN);
+    fake_openers_close(openers, INODE, alice);
+    tried = wire_setlk(w, file, 5, F_WRLCK, 0, 9, false);
+    ck_assert(wire_waits(w, tried));
+    walk();
+    ck_assert(wire_waits(w, tried));
+    walk();
+    g_usleep(150000); /* it looks ten times a second whether the walk is over */
+    ck_assert_int_eq(wire_result(w, tried), 0);
+}
+END_TEST
+
+/* It would wait for itself for ever. */
+START_TEST(process_whose_own_descriptor_blocks_it_is_told_so)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    walk();
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    uint64_t waiting = _i ? wire_setlk(w, file, 5, F_WRLCK, 0, 9, true) : wire_flock(w, file, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    fake_openers_open(openers, INODE, carol, true);
+    walk();
+    ck_assert(wire_waits(w, waiting)); /* carol can close it */
+    fake_openers_close(openers, INODE, carol);
+    walk();
+    ck_assert_int_eq(wire_result(w, waiting), EDEADLK);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
+    fake_openers_close(openers, INODE, alice);
+    fake_openers_open(openers, INODE, alice, false); /* another thread may close it */
+    waiting = wire_flock(w, file, LOCK_EX);
+    walk();
+    ck_assert(wire_waits(w, waiting));
+    fake_openers_close(openers, INODE, alice);
+    walk();
+    walk();
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+}
+END_TEST
+
+START_TEST(look_at_the_name_asks_for_a_walk)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    walk();
+    ck_assert_uint_eq(fake_openers_asked(openers), 0);
+    ck_assert(wire_exists(w, "L"));
+    ck_assert_uint_gt(fake_openers_asked(openers), 0);
+}
+END_TEST
+
+/* --- its end before that -------------------------------------------------------------- */
+
+START_TEST(only_its_processes_may_remove_it)
+{
+    fake_openers_open(openers, INODE, carol, true);
+    recover("L");
+    walk();
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    w->pid = alice; /* who took it, and has closed it since */
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    w->pid = carol;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    check_holders("L", 0);
+    ck_assert_uint_eq(fake_openers_files(openers), 0);
+}
+END_TEST
+
+START_TEST(break_ends_it_at_once)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    walk();
+    uint64_t node = wire_node(w, wire_lookup(w, "L"));
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.break", "1")), 0);
+    check_holders("L", 0);
+    ck_assert_uint_eq(fake_openers_files(openers), 0);
+    walk();
+}
+END_TEST
+
+/* --- what is seen of it ----------------------------------------------------------------- */
+
+START_TEST(its_processes_are_its_owners)
+{
+    char expected[512];
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    uint64_t node = wire_node(w, wire_lookup(w, "L"));
+    char *state = wire_xattr(w, node, "user.lease.state"), *owner = wire_xattr(w, node, "user.lease.owner");
+    ck_assert_str_eq(state, "held");
+    snprintf(expected, sizeof expected, "%s %d 0 ", w->fs->host, alice);
+    ck_assert(g_str_has_prefix(owner, expected));
+    ck_assert(g_str_has_suffix(owner, " (daemon restarted)"));
+    g_free(owner);
+    fake_openers_open(openers, INODE, carol, true);
+    walk();
+    owner = wire_xattr(w, node, "user.lease.owner");
+    g_auto(GStrv) lines = g_strsplit(owner, "\n", -1);
+    ck_assert_uint_eq(g_strv_length(lines), 2);
+    snprintf(expected, sizeof expected, "%s %d 0 ", w->fs->host, carol);
+    ck_assert(g_str_has_prefix(lines[1], expected));
+    ck_assert(g_str_has_suffix(lines[1], " (daemon restarted)"));
+    g_free(owner);
+    g_free(state);
+}
+END_TEST
+
+/* If this daemon ends, too, the file is still that of the first one. */
+START_TEST(its_file_stays_known_when_its_meta_is_written_again)
+{
+    struct meta meta;
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    walk();
+    w->pid = alice;
+    uint64_t node = wire_node(w, wire_lookup(w, "L"));
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.guard", "5")), 0);
+    const struct backend_ticket *ticket = fake_backend_holder(w->fake, "L");
+    ck_assert_ptr_nonnull(ticket);
+    ck_assert(meta_decode(fake_backend_meta(ticket), &meta));
+    ck_assert_uint_eq(meta.device, makedev(0, 49));
+    ck_assert_uint_eq(meta.inode, INODE);
+    ck_assert_uint_eq(meta.guard, 5000);
+}
+END_TEST
+
+/* Of a lock that is taken now, the store knows by which file its processes are found. */
+START_TEST(handle_lock_is_kept_with_its_file)
+{
+    struct meta meta;
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    size_t size;
+    uint64_t got = wire_getattr(w, file.node);
+    ck_assert_int_eq(wire_result(w, got), 0);
+    uint64_t inode = ((const struct fuse_attr_out *)wire_data(w, got, &size))->attr.ino;
+    ck_assert(meta_decode(fake_backend_meta(fake_backend_holder(w->fake, "L")), &meta));
+    ck_assert_uint_eq(meta.inode, 0); /* it is only provisional */
+    ck_assert_int_eq(wire_result(w, _i ? wire_setlk(w, file, 5, F_WRLCK, 0, 9, true) : wire_flock(w, file, LOCK_EX)),
+                     0);
+    ck_assert(meta_decode(fake_backend_meta(fake_backend_holder(w->fake, "L")), &meta));
+    ck_assert_uint_eq(meta.device, makedev(0, 50));
+    ck_assert_uint_eq(meta.inode, inode);
+}
+END_TEST
+
+static Suite *survive_suite(void)
+{
+    Suite *suite = suite_create("survive");
+    TCase *cases = tcase_create("survive");
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_test(cases, lock_stays_until_two_walks_have_seen_nobody_with_its_file);
+    tcase_add_test(cases, process_that_cannot_be_looked_into_counts);
+    tcase_add_test(cases, lock_is_renewed_meanwhile);
+    tcase_add_loop_test(cases, lock_of_unknown_processes_ends_with_its_term, 0, 2);
+    tcase_add_test(cases, shared_locks_end_one_by_one);
+    tcase_add_test(cases, waiter_is_granted_when_nobody_has_it_open);
+    tcase_add_test(cases, walks_every_second_end_when_the_waiter_gives_up);
+    tcase_add_test(cases, try_waits_until_it_is_known_whether_anybody_has_it_open);
+    tcase_add_loop_test(cases, process_whose_own_descriptor_blocks_it_is_told_so, 0, 2);
+    tcase_add_test(cases, look_at_the_name_asks_for_a_walk);
+    tcase_add_test(cases, only_its_processes_may_remove_it);
+    tcase_add_test(cases, break_ends_it_at_once);
+    tcase_add_test(cases, its_processes_are_its_owners);
+    tcase_add_test(cases, its_file_stays_known_when_its_meta_is_written_again);
+    tcase_add_loop_test(cases, handle_lock_is_kept_with_its_file, 0, 2);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+int main(void)
+{
+    return check_main(survive_suite());
+}

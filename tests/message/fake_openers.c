@@ -1,0 +1,174 @@
+/* fake_openers: see fake_openers.h. */
+#include "tests/message/fake_openers.h"
+
+#include <ev.h>
+#include <glib.h>
+
+#include "fs/process/owner.h"
+
+struct fake_opener {
+    uint64_t inode; /* 0: it is hidden */
+    pid_t pid;
+    bool single_threaded;
+};
+
+struct openers_file {
+    struct openers *openers;
+    dev_t device;
+    ino_t inode;
+    unsigned empty; /* walks in a row that saw nobody */
+    bool removed;
+    openers_callback *callback;
+    void *arg;
+};
+
+struct openers {
+    struct owner_table *owners;
+    GArray *open; /* struct fake_opener */
+    GPtrArray *files;
+    unsigned asked, walks;
+    bool waited_for;
+};
+
+struct openers *fake_openers_new(struct owner_table *owners)
+{
+    struct openers *o = g_new0(struct openers, 1);
+    o->owners = owners;
+    o->open = g_array_new(FALSE, FALSE, sizeof(struct fake_opener));
+    o->files = g_ptr_array_new_with_free_func(g_free);
+    return o;
+}
+
+void openers_free(struct openers *o)
+{
+    if (o) {
+        g_array_free(o->open, TRUE);
+        g_ptr_array_free(o->files, TRUE);
+        g_free(o);
+    }
+}
+
+void openers_set_own_device(struct openers *o, dev_t device)
+{
+    (void)o, (void)device;
+}
+
+struct openers_file *openers_add(struct openers *o, dev_t device, ino_t inode, struct owner *opener, bool hidden,
+                                 openers_callback *callback, void *arg)
+{
+    struct openers_file *file = g_new0(struct openers_file, 1);
+    (void)opener, (void)hidden;
+    *file = (struct openers_file){.openers = o, .device = device, .inode = inode, .callback = callback, .arg = arg};
+    g_ptr_array_add(o->files, file);
+    openers_ask(o);
+    return file;
+}
+
+void openers_remove(struct openers_file *file)
+{
+    if (file) {
+        file->removed = true;
+    }
+}
+
+void openers_ask(struct openers *o)
+{
+    o->asked++;
+}
+
+bool openers_is_wanted(const struct openers *o)
+{
+    return o->asked > 0;
+}
+
+void openers_set_waited_for(struct openers *o, bool waited_for)
+{
+    o->waited_for = waited_for;
+}
+
+void openers_measure(const struct openers *o, struct openers_metrics *ret_metrics)
+{
+    *ret_metrics = (struct openers_metrics){.walks = o->walks, .last_ns = 1500000, .files = fake_openers_files(o)};
+}
+
+void fake_openers_open(struct openers *o, uint64_t inode, pid_t pid, bool single_threaded)
+{
+    struct fake_opener opener = {.inode = inode, .pid = pid, .single_threaded = single_threaded};
+    g_array_append_val(o->open, opener);
+}
+
+void fake_openers_hide(struct openers *o, pid_t pid)
+{
+    fake_openers_open(o, 0, pid, true);
+}
+
+void fake_openers_close(struct openers *o, uint64_t inode, pid_t pid)
+{
+    for (guint i = 0; i < o->open->len; i++) {
+        const struct fake_opener *opener = &g_array_index(o->open, struct fake_opener, i);
+        if (opener->inode == inode && opener->pid == pid) {
+            g_array_remove_index(o->open, i);
+            return;
+        }
+    }
+}
+
+static void fake_report(struct openers *o, struct openers_file *file)
+{
+    GArray *processes = g_array_new(FALSE, FALSE, sizeof(struct openers_process));
+    for (guint i = 0; i < o->open->len; i++) {
+        const struct fake_opener *opener = &g_array_index(o->open, struct fake_opener, i);
+        if (!opener->inode || opener->inode == file->inode) {
+            struct openers_process process = {.owner = owner_get(o->owners, opener->pid),
+                                              .single_threaded = opener->single_threaded,
+                                              .unseen = !opener->inode};
+            if (process.owner) {
+                g_array_append_val(processes, process);
+            }
+        }
+    }
+    file->empty = processes->len ? 0 : file->empty + 1;
+    struct openers_found found = {
+        .verdict = processes->len    ? OPENERS_SOME
+                   : file->empty > 1 ? OPENERS_NOBODY
+                                     : OPENERS_UNSURE,
+        .processes = (const struct openers_process *)(const void *)processes->data,
+        .count = processes->len,
+    };
+    file->callback(file, &found, file->arg);
+    for (guint i = 0; i < processes->len; i++) {
+        owner_unref(g_array_index(processes, struct openers_process, i).owner);
+    }
+    g_array_free(processes, TRUE);
+}
+
+void fake_openers_walk(struct openers *o)
+{
+    o->asked = 0;
+    o->walks++;
+    for (guint i = 0; i < o->files->len; i++) {
+        struct openers_file *file = g_ptr_array_index(o->files, i);
+        if (!file->removed) {
+            fake_report(o, file);
+        }
+    }
+}
+
+unsigned fake_openers_asked(const struct openers *o)
+{
+    return o->asked;
+}
+
+bool fake_openers_is_waited_for(const struct openers *o)
+{
+    return o->waited_for;
+}
+
+unsigned fake_openers_files(const struct openers *o)
+{
+    unsigned count = 0;
+    for (guint i = 0; i < o->files->len; i++) {
+        count += !((const struct openers_file *)g_ptr_array_index(o->files, i))->removed;
+    }
+    return count;
+}
