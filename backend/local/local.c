@@ -51,7 +51,7 @@ static enum backend_result local_keep_ticket(struct local *l, const struct backe
     if (l->store && claim->sequence) {
         result = local_store_put_number(l->store, ticket);
     }
-    if (result == BACKEND_OK && local_is_kept(l, claim->kind)) {
+    if (result == BACKEND_OK && local_is_recorded(l, ticket)) {
         result = local_store_put_ticket(l->store, ticket, 0);
     }
     return result;
@@ -75,8 +75,8 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
     }
     enum backend_result kept = ticket ? local_keep_ticket(l, claim, ticket) : BACKEND_OK;
     enum backend_result committed = local_commit(l, &sequence);
-    bool promised = local_is_kept(l, claim->kind) || (l->store && claim->sequence); /* the ticket, or its number */
-    if (ticket && kept == BACKEND_OK && promised) {
+    bool lasting = l->store && (claim->kind == BACKEND_LEASE || claim->sequence); /* the ticket, or its number */
+    if (ticket && kept == BACKEND_OK && (lasting || local_is_recorded(l, ticket))) {
         kept = committed;
     }
     if (kept != BACKEND_OK) {
@@ -87,7 +87,7 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
         ticket = NULL;
     }
     if (ticket) {
-        local_complete_acquire(l, MAX(promised ? sequence : 0, numbered), done, arg, result, ticket);
+        local_complete_acquire(l, MAX(lasting ? sequence : 0, numbered), done, arg, result, ticket);
     } else {
         done(arg, result, NULL, result == BACKEND_BUSY ? &holder : NULL);
     }
@@ -103,8 +103,8 @@ static void local_release(struct backend *b, struct backend_ticket *ticket, back
             local_forget(l, ticket);
         }
     } else {
-        if (local_is_kept(l, ticket->kind)) {
-            local_store_put_end(l->store, ticket->fence);
+        if (local_is_recorded(l, ticket)) {
+            local_store_put_end(l->store, ticket->fence, ticket->kind);
         }
         local_forget(l, ticket);
         lockspace_release(l->space, clock_now(), ticket);
@@ -118,7 +118,8 @@ static bool local_release_range(struct backend *b, struct backend_ticket *ticket
 {
     struct local *l = local_of(b);
     enum backend_result result = BACKEND_OK;
-    uint64_t sequence;
+    uint64_t sequence, fence = ticket->fence;
+    bool recorded = local_is_recorded(l, ticket) && !local_has_ended(l, ticket);
     if (!local_has_ended(l, ticket)) {
         result = lockspace_release_range(l->space, clock_now(), ticket, start, end);
     }
@@ -126,22 +127,29 @@ static bool local_release_range(struct backend *b, struct backend_ticket *ticket
     if (!left) {
         local_forget(l, ticket);
     }
+    if (recorded && left) {
+        local_store_put_granted(l->store, ticket); /* a crash before this keeps too much, not too little */
+    } else if (recorded) {
+        local_store_put_end(l->store, fence, BACKEND_FCNTL);
+    }
     local_commit(l, &sequence);
     local_complete(l, 0, done, arg, left ? result : BACKEND_OK, BACKEND_OK);
     return left;
 }
 
-/* Writes down the lease that a conversion is to make. */
+/* Writes down the lease or handle lock that a conversion is to make. */
 static enum backend_result local_keep_conversion(struct local *l, clock_ms now, const struct backend_ticket *ticket,
                                                  const struct backend_claim *claim, uint64_t *ret_sequence)
 {
     char name[LOCAL_NAME_MAX];
+    bool sequence = lockspace_ticket_sequence(ticket);
     struct local_lease lease = {
         .name = name,
         .fence = ticket->fence,
-        .flags = (uint8_t)((ticket->held ? LOCAL_LEASE_HELD : 0) |
-                           (lockspace_ticket_sequence(ticket) ? LOCAL_LEASE_SEQUENCE : 0) |
-                           (claim->mode == BACKEND_SHARED ? LOCAL_LEASE_SHARED : 0)),
+        .flags =
+            (uint8_t)((ticket->held ? LOCAL_LEASE_HELD : 0) | (sequence ? LOCAL_LEASE_SEQUENCE : 0) |
+                      (claim->mode == BACKEND_SHARED ? LOCAL_LEASE_SHARED : 0) | local_lease_handle_flag(claim->kind)),
+        .kind = (uint8_t)claim->kind,
         .ttl = claim->ttl,
         .acquired = ticket->acquired,
         .deadline = now + claim->ttl,
@@ -151,20 +159,26 @@ static enum backend_result local_keep_conversion(struct local *l, clock_ms now, 
     if (!lockspace_ticket_name(ticket, name, sizeof(name))) {
         return BACKEND_INVALID;
     }
+    if (claim->kind == BACKEND_FCNTL && !sequence) {
+        lease.segments = backend_segments_new(claim->start, claim->end, claim->mode);
+    }
     enum backend_result result = local_store_put_lease(l->store, &lease);
+    g_clear_pointer(&lease.segments, g_array_unref);
     return result == BACKEND_OK ? local_commit(l, ret_sequence) : result;
 }
 
 /* Corrects what the journal says after a conversion that was written down before it was tried. */
-static void local_correct_conversion(struct local *l, const struct backend_ticket *ticket, bool was_kept, bool kept,
-                                     bool refused)
+static void local_correct_conversion(struct local *l, const struct backend_ticket *ticket, uint64_t fence,
+                                     bool was_kept, bool kept, bool refused)
 {
     if (refused && kept && was_kept) {
         local_store_put_ticket(l->store, ticket, 0); /* it stays as it was */
     } else if (refused && kept) {
-        local_store_put_end(l->store, ticket->fence); /* it does not become a lease */
+        local_store_put_end(l->store, fence, ticket->kind); /* it does not become one */
+    } else if (!refused && ticket->fence != fence) {
+        local_store_put_granted_as(l->store, ticket, fence); /* its lock owner's ticket from before has joined it */
     } else if (!refused && was_kept && !kept) {
-        local_store_put_end(l->store, ticket->fence); /* it is no lease any more */
+        local_store_put_end(l->store, fence, BACKEND_LEASE); /* it is only provisional now */
     }
 }
 
@@ -173,9 +187,10 @@ static void local_convert(struct backend *b, struct backend_ticket *ticket, cons
 {
     struct local *l = local_of(b);
     clock_ms now = clock_now();
-    bool was_kept = local_is_kept(l, ticket->kind), kept = local_is_kept(l, claim->kind);
+    bool was_kept = local_is_recorded(l, ticket), was_lasting = l->store && ticket->kind == BACKEND_LEASE;
+    bool kept = local_is_kept(l, claim->kind) && (claim->kind == BACKEND_LEASE || ticket->held);
     enum backend_result result = BACKEND_OK;
-    uint64_t sequence = 0, after = 0;
+    uint64_t sequence = 0, after = 0, fence = ticket->fence;
     if (local_has_ended(l, ticket) || lockspace_ticket_is_expired(ticket, now)) {
         result = BACKEND_STALE;
     } else if (l->store && !local_store_in_place(l->store)) {
@@ -185,12 +200,13 @@ static void local_convert(struct backend *b, struct backend_ticket *ticket, cons
     }
     if (result == BACKEND_OK) {
         result = lockspace_convert(l->space, now, ticket, claim);
-        local_correct_conversion(l, ticket, was_kept, kept, result != BACKEND_OK);
+        local_correct_conversion(l, ticket, fence, was_kept, kept, result != BACKEND_OK);
         local_commit(l, &after);
     }
-    /* one that is no lease any more needs no disk, and cannot be told to be one still */
-    local_complete(l, was_kept || kept ? MAX(sequence, after) : 0, done, arg, result,
-                   kept ? BACKEND_UNREACHABLE : result);
+    /* what is no lease any more needs no disk, and cannot be told to be one still */
+    bool lasting = kept && claim->kind == BACKEND_LEASE;
+    local_complete(l, was_lasting || lasting ? MAX(sequence, after) : 0, done, arg, result,
+                   lasting ? BACKEND_UNREACHABLE : result);
 }
 
 /* --- changes --- */
@@ -209,9 +225,10 @@ static void local_renew(struct backend *b, const struct backend_renewal *renewal
             continue;
         }
         /* what cannot be written down must not outlast what is */
-        int64_t ttl = longer || !local_is_kept(l, ticket->kind) ? renewals[i].ttl : MIN(renewals[i].ttl, ticket->ttl);
+        bool timed = ticket->kind == BACKEND_LEASE && l->store; /* nobody reads the deadline of a handle lock */
+        int64_t ttl = longer || !timed ? renewals[i].ttl : MIN(renewals[i].ttl, ticket->ttl);
         lockspace_renew(l->space, now, ticket, ttl, renewals[i].due);
-        if (local_is_kept(l, ticket->kind) && !local_has_ended(l, ticket)) {
+        if (timed && !local_has_ended(l, ticket)) {
             kept[used++] = ticket;
         }
         if (used == G_N_ELEMENTS(kept)) {
@@ -233,7 +250,7 @@ static void local_set(struct backend *b, struct backend_ticket *ticket, const st
     uint64_t sequence = 0;
     if (local_has_ended(l, ticket) || lockspace_ticket_is_expired(ticket, clock_now())) {
         result = BACKEND_STALE;
-    } else if (local_is_kept(l, ticket->kind)) {
+    } else if (local_is_recorded(l, ticket)) {
         result = local_store_put_change(l->store, ticket->fence, change);
         if (result == BACKEND_OK) {
             result = local_commit(l, &sequence);
@@ -460,7 +477,7 @@ static void local_recover_directory(void *arg, const char *name, const struct ba
     }
 }
 
-static void local_recover_lease(void *arg, const char *name, struct backend_ticket *ticket)
+static void local_recover_ticket(void *arg, const char *name, struct backend_ticket *ticket)
 {
     struct recovery *recovery = arg;
     GBytes *content = ticket->content;
@@ -481,7 +498,7 @@ static void local_recover(struct backend *b, backend_recover_each *found, void *
     char cursor[LOCAL_NAME_MAX] = "";
     const size_t part = 1024;
     while (lockspace_visit(local_of(b)->space, cursor, sizeof(cursor), part, local_recover_directory,
-                           local_recover_lease, &recovery) == part) {
+                           local_recover_ticket, &recovery) == part) {
         continue;
     }
     g_bytes_unref(recovery.empty);

@@ -35,7 +35,8 @@ struct local_event {
     char *name;                    /* of EVENT_GONE */
     uint64_t sequence;             /* not to be told before the journal is synced up to here */
     unsigned flags;
-    bool lost; /* the journal failed before it came that far */
+    bool lost;   /* the journal failed before it came that far */
+    bool unkept; /* EVENT_GRANTED: the journal had no room for it */
     enum backend_end why;
     enum backend_result result, if_lost;
     backend_done *done;
@@ -102,8 +103,8 @@ static void loop_granted(void *context, struct backend_ticket *ticket)
     if (!local_is_kept(l, ticket->kind)) {
         return;
     }
-    local_store_put_granted(l->store, ticket);
-    if (l->sync_always) {
+    event->unkept = local_store_put_granted(l->store, ticket) != BACKEND_OK;
+    if (l->sync_always && ticket->kind == BACKEND_LEASE) {
         loop_unplace(l, event);
         event->sequence = UNCOMMITTED;
         loop_place(l, event);
@@ -124,8 +125,8 @@ static void loop_ended(void *context, struct backend_ticket *ticket, enum backen
 {
     struct local *l = context;
     loop_add(l, ticket, EVENT_ENDED)->why = why;
-    if (local_is_kept(l, ticket->kind) && !ticket->guarded) {
-        local_store_put_end(l->store, ticket->fence);
+    if (local_is_recorded(l, ticket) && !ticket->guarded) {
+        local_store_put_end(l->store, ticket->fence, ticket->kind);
     }
 }
 
@@ -142,7 +143,7 @@ static void loop_unguarded(void *context, struct backend_ticket *ticket)
     struct local *l = context;
     char name[LOCAL_NAME_MAX];
     if (local_is_kept(l, ticket->kind)) {
-        local_store_put_end(l->store, ticket->fence);
+        local_store_put_end(l->store, ticket->fence, ticket->kind);
     }
     if (lockspace_ticket_name(ticket, name, sizeof(name))) {
         struct local_event *event = g_new0(struct local_event, 1);
@@ -215,6 +216,15 @@ bool local_has_ended(struct local *l, const struct backend_ticket *ticket)
 {
     const struct local_event *event = loop_find(l, ticket);
     return ticket == l->telling || (event && event->flags & EVENT_ENDED);
+}
+
+void local_claim(struct local *l, struct backend_ticket *ticket)
+{
+    uint64_t fence = ticket->fence;
+    lockspace_claim(l->space, clock_now(), ticket);
+    if (l->store && ticket->fence != fence) {
+        local_store_put_granted_as(l->store, ticket, fence);
+    }
 }
 
 void local_forget(struct local *l, struct backend_ticket *ticket)
@@ -290,7 +300,7 @@ static void loop_tell_acquired(struct local *l, const struct local_event *event)
     uint64_t sequence;
     if (!event->lost) {
         if (event->result == BACKEND_OK && event->ticket->kind == BACKEND_FCNTL && !local_has_ended(l, event->ticket)) {
-            lockspace_claim(l->space, clock_now(), event->ticket);
+            local_claim(l, event->ticket);
             local_commit(l, &sequence);
         }
         event->acquired(event->arg, event->result, event->ticket, NULL);
@@ -300,6 +310,9 @@ static void loop_tell_acquired(struct local *l, const struct local_event *event)
         local_forget(l, event->ticket);
     } else {
         local_forget(l, event->ticket);
+        if (local_is_recorded(l, event->ticket)) {
+            local_store_put_end(l->store, event->ticket->fence, event->ticket->kind);
+        }
         lockspace_release(l->space, clock_now(), event->ticket);
         local_commit(l, &sequence);
     }
@@ -308,14 +321,15 @@ static void loop_tell_acquired(struct local *l, const struct local_event *event)
 
 static void loop_tell_granted(struct local *l, const struct local_event *event)
 {
-    bool unsafe = l->store && ((local_is_kept(l, event->ticket->kind) && local_store_failed(l->store)) ||
-                               !local_store_in_place(l->store));
+    bool unsafe =
+        l->store && (event->unkept || (local_is_kept(l, event->ticket->kind) && local_store_failed(l->store)) ||
+                     !local_store_in_place(l->store));
     bool ended = local_has_ended(l, event->ticket), joins = event->ticket->kind == BACKEND_FCNTL;
     uint64_t sequence;
     if (unsafe && !ended) {
         local_lose(l, clock_now(), event->ticket);
     } else if (joins && !ended) {
-        lockspace_claim(l->space, clock_now(), event->ticket);
+        local_claim(l, event->ticket);
     }
     local_commit(l, &sequence);
     if (unsafe || ended) {

@@ -44,10 +44,16 @@ struct local {
     struct backend_ticket *asking;  /* the ticket whose `due` is being told, while it is there */
 };
 
-/* Whether what is of that kind goes into the journal. */
+/* Whether what is of that kind and holds goes into the journal: leases and handle locks. */
 static inline bool local_is_kept(const struct local *l, enum backend_kind kind)
 {
-    return l->store && kind == BACKEND_LEASE;
+    return l->store && kind != BACKEND_PROVISIONAL;
+}
+
+/* Whether the journal has this ticket: a handle lock is in it only while it holds. */
+static inline bool local_is_recorded(const struct local *l, const struct backend_ticket *ticket)
+{
+    return local_is_kept(l, ticket->kind) && (ticket->kind == BACKEND_LEASE || ticket->held);
 }
 
 /* --- rename.c --- */
@@ -67,7 +73,8 @@ void local_loop_start(struct local *l, struct ev_loop *loop, const struct backen
 /* Forgets all that was not told yet. */
 void local_loop_end(struct local *l);
 
-/* Whether calls that give out fencing tokens, or lasting leases (`kept`), may go on.  The tokens follow the clock. */
+/* Whether calls that give out fencing tokens, or what goes into the journal (`kept`), may go on.  The tokens follow the
+ * clock. */
 enum backend_result local_may_give(struct local *l, const char *name, bool kept);
 /* What the completion of a call has to wait for that gives out the next token or number; or 0. */
 uint64_t local_numbered(struct local *l);
@@ -77,6 +84,9 @@ enum backend_result local_commit(struct local *l, uint64_t *ret_sequence);
 
 /* The ticket has ended, and its user does not know yet. */
 bool local_has_ended(struct local *l, const struct backend_ticket *ticket);
+/* The user of an FCNTL ticket that holds hears of it now: see lockspace_claim. */
+void local_claim(struct local *l, struct backend_ticket *ticket);
+
 /* Nothing more is told of the ticket; frees it if it has ended. */
 void local_forget(struct local *l, struct backend_ticket *ticket);
 

@@ -56,6 +56,19 @@ void local_record_session(GByteArray *out, const struct local_session *session)
     local_record_string(out, session->boot_id);
 }
 
+static void record_put_handle(GByteArray *out, const struct local_lease *lease)
+{
+    guint count = lease->segments ? lease->segments->len : 0;
+    record_put_u8(out, lease->kind);
+    local_record_u32(out, count);
+    for (guint i = 0; i < count; i++) {
+        const struct backend_segment *s = &g_array_index(lease->segments, struct backend_segment, i);
+        local_record_u64(out, s->start);
+        local_record_u64(out, s->end);
+        record_put_u8(out, (uint8_t)s->mode);
+    }
+}
+
 void local_record_lease(GByteArray *out, const struct local_lease *lease)
 {
     local_record_u64(out, lease->fence);
@@ -69,6 +82,9 @@ void local_record_lease(GByteArray *out, const struct local_lease *lease)
     local_record_bytes(out, lease->content);
     if (lease->flags & LOCAL_LEASE_TARGET) {
         local_record_u64(out, lease->target);
+    }
+    if (lease->flags & LOCAL_LEASE_HANDLE) {
+        record_put_handle(out, lease);
     }
 }
 
@@ -173,6 +189,28 @@ void local_read_session(struct local_reader *in, struct local_session *ret_sessi
     ret_session->boot_id = local_read_string(in);
 }
 
+/* Segments are in order, and none overlaps another. */
+static void record_read_handle(struct local_reader *in, struct local_lease *ret_lease)
+{
+    ret_lease->kind = local_read_u8(in);
+    uint32_t count = local_read_u32(in);
+    uint64_t next = 0;
+    bool ranged = ret_lease->kind == BACKEND_FCNTL && !(ret_lease->flags & LOCAL_LEASE_SEQUENCE);
+    in->bad |= (ret_lease->kind != BACKEND_FLOCK && ret_lease->kind != BACKEND_FCNTL) || (count > 0 && !ranged);
+    if (count > 0) {
+        ret_lease->segments = g_array_new(FALSE, FALSE, sizeof(struct backend_segment));
+    }
+    for (uint32_t i = 0; i < count && !in->bad; i++) {
+        struct backend_segment s;
+        s.start = local_read_u64(in);
+        s.end = local_read_u64(in);
+        s.mode = local_read_u8(in) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+        in->bad |= s.start < next || s.end < s.start || (i > 0 && next == 0);
+        next = s.end + 1; /* 0 behind the last byte that there is */
+        g_array_append_val(ret_lease->segments, s);
+    }
+}
+
 void local_read_lease(struct local_reader *in, GBytes **last_meta, struct local_lease *ret_lease)
 {
     ret_lease->fence = local_read_u64(in);
@@ -185,6 +223,11 @@ void local_read_lease(struct local_reader *in, GBytes **last_meta, struct local_
     ret_lease->meta = local_read_shared(in, last_meta);
     ret_lease->content = local_read_bytes(in);
     ret_lease->target = ret_lease->flags & LOCAL_LEASE_TARGET ? local_read_u64(in) : 0;
+    ret_lease->kind = BACKEND_LEASE;
+    ret_lease->segments = NULL;
+    if (ret_lease->flags & LOCAL_LEASE_HANDLE) {
+        record_read_handle(in, ret_lease);
+    }
 }
 
 const char *local_read_directory(struct local_reader *in, struct backend_directory *ret_directory)

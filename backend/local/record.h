@@ -13,7 +13,9 @@
  *                i64 acquired, i64 deadline, name, meta, content: as it is now;
  *                with LOCAL_LEASE_TARGET, u64 fence of the lease that had its name
  *                and ended with this; with LOCAL_LEASE_BROKEN or LOCAL_LEASE_RELEASED
- *                it was revoked, and only its guard is there
+ *                it was revoked, and only its guard is there; with LOCAL_LEASE_HANDLE
+ *                it is a handle lock that holds: u8 kind, u32 count of segments, and of
+ *                each u64 start, u64 end, u8 mode (count 0: the whole lock)
  *     END        u64 fence
  *     RENEWALS   any number of: u64 fence, i64 ttl, i64 deadline
  *     CHANGE     u64 fence, u8 enum of backend_set, meta, content
@@ -46,7 +48,8 @@ enum {
     LOCAL_LEASE_SHARED = 4,
     LOCAL_LEASE_TARGET = 8,
     LOCAL_LEASE_BROKEN = 16,
-    LOCAL_LEASE_RELEASED = 32
+    LOCAL_LEASE_RELEASED = 32,
+    LOCAL_LEASE_HANDLE = 64,
 };
 
 struct local_session {
@@ -55,19 +58,27 @@ struct local_session {
     const char *boot_id;
 };
 
-/* A lease as it is written down. */
+/* A lease, or a handle lock that holds, as it is written down. */
 struct local_lease {
     const char *name;
     uint64_t fence;
     uint64_t replaces; /* fencing token under which it was known before; 0: the same */
     uint64_t target;   /* with LOCAL_LEASE_TARGET: fencing token of the lease that the rename replaces */
     uint8_t flags;     /* of LOCAL_LEASE_ */
+    uint8_t kind;      /* enum backend_kind: LEASE, or with LOCAL_LEASE_HANDLE another */
     int64_t ttl;
     clock_ms acquired;
     clock_ms deadline;
     GBytes *meta;
     GBytes *content;
+    GArray *segments; /* of struct backend_segment; NULL: the whole lock */
 };
+
+/* For `flags`. */
+static inline unsigned local_lease_handle_flag(enum backend_kind kind)
+{
+    return kind == BACKEND_FLOCK || kind == BACKEND_FCNTL ? LOCAL_LEASE_HANDLE : 0;
+}
 
 /* Writing: appends to `out`. */
 void local_record_u64(GByteArray *out, uint64_t value);
@@ -92,7 +103,7 @@ const char *local_read_string(struct local_reader *in); /* borrowed from the rec
 GBytes *local_read_bytes(struct local_reader *in);      /* a new reference, or NULL */
 /* The same of bytes that often are those that were read last: *last, which is kept up to date and counted. */
 GBytes *local_read_shared(struct local_reader *in, GBytes **last);
-/* Strings are borrowed, GBytes are new references; for `last_meta` see local_read_shared. */
+/* Strings are borrowed, GBytes and segments are new references; for `last_meta` see local_read_shared. */
 void local_read_session(struct local_reader *in, struct local_session *ret_session);
 void local_read_lease(struct local_reader *in, GBytes **last_meta, struct local_lease *ret_lease);
 const char *local_read_directory(struct local_reader *in, struct backend_directory *ret_directory);

@@ -32,14 +32,16 @@ void local_rename_end_all(struct local *l)
 static enum backend_result rename_keep(struct local *l, const struct backend_ticket *ticket, const char *name,
                                        const struct backend_ticket *replaced, uint64_t *ret_sequence)
 {
-    bool target = replaced && local_is_kept(l, replaced->kind);
+    bool target = replaced && local_is_recorded(l, replaced);
     struct local_lease lease = {
         .name = name,
         .fence = lockspace_next_fence(l->space),
         .replaces = ticket->fence,
         .target = target ? replaced->fence : 0,
         .flags = (uint8_t)(LOCAL_LEASE_HELD | (ticket->mode == BACKEND_SHARED ? LOCAL_LEASE_SHARED : 0) |
-                           (target ? LOCAL_LEASE_TARGET : 0)),
+                           (target ? LOCAL_LEASE_TARGET : 0) | local_lease_handle_flag(ticket->kind)),
+        .kind = ticket->kind,
+        .segments = lockspace_ticket_segments(ticket),
         .ttl = ticket->ttl,
         .acquired = ticket->acquired,
         .deadline = ticket->deadline,
@@ -81,7 +83,7 @@ void local_rename(struct backend *b, struct backend_ticket *ticket, const char *
 {
     struct local *l = (struct local *)b;
     clock_ms now = clock_now();
-    bool kept = local_is_kept(l, ticket->kind);
+    bool kept = local_is_recorded(l, ticket);
     uint64_t sequence = 0, after = 0;
     char old[LOCAL_NAME_MAX];
     enum backend_result result = local_may_give(l, name, kept);

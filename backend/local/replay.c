@@ -70,6 +70,7 @@ static void replay_lease_clear(struct kept_lease *kept)
 {
     g_clear_pointer(&kept->lease.meta, g_bytes_unref);
     g_clear_pointer(&kept->lease.content, g_bytes_unref);
+    g_clear_pointer(&kept->lease.segments, g_array_unref);
 }
 
 static void replay_forget(struct local_replay *replay, uint64_t fence)
@@ -306,13 +307,17 @@ static bool replay_restore_lease(const struct kept_lease *kept, const struct loc
     bool same = restored->same_boot || replay_is_same_boot(then, now);
     clock_ms full = now->boottime + lease->ttl;
     bool guard = lease->flags & (LOCAL_LEASE_BROKEN | LOCAL_LEASE_RELEASED);
-    clock_ms deadline = !same ? full : kept->untimed && !guard ? MAX(full, lease->deadline) : lease->deadline;
+    bool handle_lock = lease->flags & LOCAL_LEASE_HANDLE;
+    clock_ms deadline = !same || (handle_lock && !guard) ? full
+                        : kept->untimed && !guard        ? MAX(full, lease->deadline)
+                                                         : lease->deadline;
     clock_ms acquired = lease->acquired;
     bool late = deadline <= now->boottime;
     struct backend_ticket *ticket;
     struct backend_claim claim = {
-        .kind = BACKEND_LEASE,
+        .kind = (enum backend_kind)lease->kind,
         .mode = lease->flags & LOCAL_LEASE_SHARED ? BACKEND_SHARED : BACKEND_EXCLUSIVE,
+        .end = BACKEND_RANGE_MAX,
         .wait = !(lease->flags & LOCAL_LEASE_HELD),
         .sequence = lease->flags & LOCAL_LEASE_SEQUENCE,
         .ttl = lease->ttl,
@@ -323,11 +328,12 @@ static bool replay_restore_lease(const struct kept_lease *kept, const struct loc
     if (!same) {
         acquired += then->wall - then->boottime - (now->wall - now->boottime);
     }
-    if (guard && (late || !same)) { /* no process outlives a reboot */
+    if ((guard && late) || ((guard || handle_lock) && !same) || (handle_lock && claim.wait)) {
+        /* no process outlives a reboot, and who waits by a handle was told that it does not any more */
         return false;
     }
-    enum backend_result result =
-        lockspace_restore(space, now->boottime, lease->name, &claim, lease->fence, acquired, deadline, &ticket);
+    enum backend_result result = lockspace_restore(space, now->boottime, lease->name, &claim, lease->segments,
+                                                   lease->fence, acquired, deadline, &ticket);
     if (result == BACKEND_OK && guard) {
         lockspace_restore_guard(ticket, lease->flags & LOCAL_LEASE_BROKEN ? BACKEND_BROKEN : BACKEND_RELEASED);
     } else if (result == BACKEND_OK && claim.wait) {
@@ -353,9 +359,11 @@ static void replay_restore_leases(struct local_replay *replay, bool held, struct
         if (!(kept->lease.flags & LOCAL_LEASE_HELD) == held) {
             continue;
         }
-        restored->untimed |= kept->untimed;
+        bool handle_lock = kept->lease.flags & LOCAL_LEASE_HANDLE;
+        restored->untimed |= kept->untimed && !handle_lock;
         if (replay_restore_lease(kept, then, space, now, restored)) {
-            restored->leases++;
+            restored->leases += !handle_lock;
+            restored->handle_locks += handle_lock;
             restored->bytes += replay_lease_size(&kept->lease);
             restored->rebooted += !restored->same_boot && !replay_is_same_boot(then, now);
         } else {

@@ -121,7 +121,7 @@ static void store_copy_directory(void *arg, const char *name, const struct backe
     store_copy_record(arg, LOCAL_DIRECTORY);
 }
 
-static void store_copy_lease(void *arg, const char *name, struct backend_ticket *ticket)
+static void store_copy_ticket(void *arg, const char *name, struct backend_ticket *ticket)
 {
     struct local_store *store = arg;
     struct local_lease lease;
@@ -158,7 +158,7 @@ static int store_copy_part(struct local_store *store)
     store->compact_bytes = 0;
     do {
         visited = lockspace_visit(store->space, store->cursor, sizeof(store->cursor), at_once, store_copy_directory,
-                                  store_copy_lease, store);
+                                  store_copy_ticket, store);
         copied += visited;
     } while (visited == at_once && copied < COMPACT_PART && store->compact_bytes < COMPACT_BYTES);
     if (!store->compact_error) {
@@ -292,6 +292,10 @@ static void store_log_restored(struct local_store *store, const struct local_res
             "lives: %zu",
             store->directory, restored->leases, restored->late);
     }
+    if (restored->handle_locks) {
+        log_info("%s: handle locks that are there again, for the processes that have their files open: %zu",
+                 store->directory, restored->handle_locks);
+    }
     if (restored->rebooted) {
         log_info("%s: the host has rebooted: leases that begin a full term: %zu", store->directory, restored->rebooted);
     }
@@ -307,7 +311,7 @@ static int store_continue_journal(struct local_store *store, const struct local_
         return -journal_failed(store->journal);
     }
     for (guint i = 0; i < restored->gone->len; i++) {
-        local_store_put_end(store, g_array_index(restored->gone, uint64_t, i));
+        local_store_put_end(store, g_array_index(restored->gone, uint64_t, i), BACKEND_LEASE);
     }
     for (guint i = 0; i < restored->granted->len; i++) {
         local_store_put_granted(store, restored->granted->pdata[i]);

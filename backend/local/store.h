@@ -1,14 +1,16 @@
 /* store: what a local backend writes down, and how it reads it back.
  *
  * Turns leases, directories, sessions and reservations of fencing tokens into
- * journal records; on opening, fills a lockspace from them.  Of tickets only
- * leases are kept: everything else ends with the daemon.
+ * journal records; on opening, fills a lockspace from them.  Of tickets leases
+ * are kept, and handle locks that hold; who waits by a handle, and what is
+ * provisional, ends with the daemon.  A handle lock ends with its host: it is
+ * never synced for its own sake, and its deadline is not kept.
  *
  * A session is one run of the daemon: its boot id tells whether the deadlines
  * (CLOCK_BOOTTIME) in the records after it still mean anything.  Its record comes
  * again when the wall clock was set, by which times are told after a reboot.
  *
- * A store whose disk is full takes no new lease, BACKEND_FULL, until there is room
+ * A store whose disk is full takes no new lock, BACKEND_FULL, until there is room
  * again, but goes on: the ends of all leases have their room on the disk
  * beforehand, and one record says that renewals may be missing from then on.
  *
@@ -26,7 +28,7 @@
 
 struct local_store; /* opaque */
 
-/* Opens the journal and restores directories and leases into `space`, `due` in
+/* Opens the journal and restores directories, leases and handle locks into `space`, `due` in
  * a millisecond, very many of them one after the other.  0, or -errno with one line in `error`. */
 int local_store_open(const struct local_options *options, struct lockspace *space, struct local_store **ret_store,
                      char *error, size_t error_size);
@@ -59,12 +61,15 @@ bool local_store_may_renew(struct local_store *store, size_t count);
 
 /* BACKEND_OK, or BACKEND_UNREACHABLE once the journal failed, or BACKEND_FULL if
  * the disk is full or the record would be too long.  Never FULL are the end of a
- * lease, its renewal, and `granted`: its turn in a queue it stands in. */
+ * ticket, a lease's renewal, and a lease's `granted`: its turn in a queue it stands in.
+ * `replaces`: the fencing token under which the ticket was written down before; 0: none. */
 enum backend_result local_store_put_lease(struct local_store *store, const struct local_lease *lease);
 enum backend_result local_store_put_ticket(struct local_store *store, const struct backend_ticket *ticket,
                                            uint64_t replaces);
 enum backend_result local_store_put_granted(struct local_store *store, const struct backend_ticket *ticket);
-enum backend_result local_store_put_end(struct local_store *store, uint64_t fence);
+enum backend_result local_store_put_granted_as(struct local_store *store, const struct backend_ticket *ticket,
+                                               uint64_t replaces);
+enum backend_result local_store_put_end(struct local_store *store, uint64_t fence, enum backend_kind kind);
 enum backend_result local_store_put_renewals(struct local_store *store, struct backend_ticket *const *tickets,
                                              size_t count);
 enum backend_result local_store_put_change(struct local_store *store, uint64_t fence,
@@ -80,8 +85,8 @@ enum backend_result local_store_put_number(struct local_store *store, const stru
 /* Writes the batch; BACKEND_OK, BACKEND_UNREACHABLE or, if the filesystem can
  * keep no room, BACKEND_FULL: then ends are written when that is possible again,
  * before anything else.  `*ret_sequence` is what
- * local_store_synced must reach for all of it to survive the host; 0 if the
- * batch was empty.  With sync_always the sync has been asked for. */
+ * local_store_synced must reach for all of it to survive the host; 0 if
+ * nothing in it must: the batch was empty, or had only handle locks.  With sync_always the sync has been asked for. */
 enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_sequence);
 
 bool local_store_failed(const struct local_store *store);

@@ -25,6 +25,7 @@ struct local_store {
     char *boot_id;
     bool sync_always;
     bool pending;    /* the batch is not empty */
+    bool lasting;    /* it has more than handle locks, so sync_always asks for a sync */
     bool full;       /* the last that asked for room found none */
     bool roomless;   /* the filesystem gives no room ahead: writing tells whether there is any */
     bool untimed;    /* the journal says that renewals may be missing, and has none since */

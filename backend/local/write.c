@@ -22,7 +22,7 @@ void local_store_report_failure(struct local_store *store)
     }
     store->reported = true;
     store->failed = clock_now();
-    log_error("%s/journal: %s: no new lease is granted, and what is renewed or released from now on is not kept, so it "
+    log_error("%s/journal: %s: no new lock is granted, and what is renewed or released from now on is not kept, so it "
               "may be lost or come back: replace the disk, then unmount and mount again",
               store->directory, g_strerror(failed));
 }
@@ -40,12 +40,12 @@ static void write_set_full(struct local_store *store, int error)
     }
     store->full = error != 0;
     if (store->full) {
-        log_error("%s/journal: %s: no new lease is granted until there is room again; what is held is renewed and "
+        log_error("%s/journal: %s: no new lock is granted until there is room again; what is held is renewed and "
                   "released as before",
                   store->directory, g_strerror(-error));
         store->compact_at = 0; /* it may be full of what has ended */
     } else {
-        log_info("%s/journal has room again: leases are granted", store->directory);
+        log_info("%s/journal has room again: locks are granted", store->directory);
         if (store->untimed) {
             store->compact_at = 0; /* the deadlines, as they are by now */
         }
@@ -56,8 +56,7 @@ static void write_set_full(struct local_store *store, int error)
  * room behind it, but for the part that is left out. */
 static enum backend_result write_make_room(struct local_store *store, size_t length, uint64_t part)
 {
-    uint64_t spare =
-        SPARE + local_store_locks(store) * SPARE_END + lockspace_lease_candidates(store->space) * UNDECIDED;
+    uint64_t spare = SPARE + local_store_locks(store) * SPARE_END + lockspace_keep_candidates(store->space) * UNDECIDED;
     int r = journal_make_room(store->journal, length + RECORD_FRAME, spare - part);
     if (r < 0 && journal_failed(store->journal)) {
         local_store_report_failure(store);
@@ -120,6 +119,7 @@ enum backend_result local_store_put(struct local_store *store, enum local_record
         return BACKEND_UNREACHABLE;
     }
     store->pending = true;
+    store->lasting = true;
     return BACKEND_OK;
 }
 
@@ -192,7 +192,10 @@ void local_store_describe_ticket(const struct backend_ticket *ticket, const char
         .name = name,
         .fence = ticket->fence,
         .flags = (uint8_t)((ticket->held ? LOCAL_LEASE_HELD : 0) | (sequence ? LOCAL_LEASE_SEQUENCE : 0) |
-                           (ticket->mode == BACKEND_SHARED ? LOCAL_LEASE_SHARED : 0) | guard),
+                           (ticket->mode == BACKEND_SHARED ? LOCAL_LEASE_SHARED : 0) | guard |
+                           local_lease_handle_flag(ticket->kind)),
+        .kind = ticket->kind,
+        .segments = lockspace_ticket_segments(ticket),
         .ttl = ticket->ttl,
         .acquired = ticket->acquired,
         .deadline = ticket->deadline,
@@ -201,8 +204,8 @@ void local_store_describe_ticket(const struct backend_ticket *ticket, const char
     };
 }
 
-enum backend_result local_store_put_ticket(struct local_store *store, const struct backend_ticket *ticket,
-                                           uint64_t replaces)
+static enum backend_result write_put_ticket(struct local_store *store, const struct backend_ticket *ticket,
+                                            uint64_t replaces, uint64_t part)
 {
     char name[LOCAL_NAME_MAX];
     struct local_lease lease;
@@ -212,20 +215,41 @@ enum backend_result local_store_put_ticket(struct local_store *store, const stru
     local_store_describe_ticket(ticket, name, &lease);
     lease.replaces = replaces;
     local_record_lease(local_store_fresh_record(store), &lease);
-    return write_put_with_room(store, LOCAL_LEASE, 0);
+    bool lasting = store->lasting;
+    enum backend_result result = write_put_with_room(store, LOCAL_LEASE, part);
+    store->lasting = lasting || ticket->kind == BACKEND_LEASE;
+    return result;
 }
 
-/* What is to be found after a restart follows from the queue as it was, too. */
+enum backend_result local_store_put_ticket(struct local_store *store, const struct backend_ticket *ticket,
+                                           uint64_t replaces)
+{
+    return write_put_ticket(store, ticket, replaces, 0);
+}
+
+/* What is to be found after a restart follows from the queue as it was, too; but for a handle lock, whose room was
+ * kept while it waited. */
 enum backend_result local_store_put_granted(struct local_store *store, const struct backend_ticket *ticket)
 {
-    enum backend_result result = local_store_put_ticket(store, ticket, 0);
+    return local_store_put_granted_as(store, ticket, 0);
+}
+
+enum backend_result local_store_put_granted_as(struct local_store *store, const struct backend_ticket *ticket,
+                                               uint64_t replaces)
+{
+    if (ticket->kind != BACKEND_LEASE) {
+        return write_put_ticket(store, ticket, replaces, SPARE / 2 + UNDECIDED);
+    }
+    enum backend_result result = write_put_ticket(store, ticket, replaces, 0);
     return result == BACKEND_FULL ? local_store_put_untimed(store) : result;
 }
 
-enum backend_result local_store_put_end(struct local_store *store, uint64_t fence)
+enum backend_result local_store_put_end(struct local_store *store, uint64_t fence, enum backend_kind kind)
 {
     uint64_t le = GUINT64_TO_LE(fence);
+    bool lasting = store->lasting;
     enum backend_result result = local_store_put(store, LOCAL_END, &le, sizeof(le));
+    store->lasting = lasting || kind == BACKEND_LEASE;
     if (result == BACKEND_OK) {
         g_array_append_val(store->ends, fence);
     }
@@ -332,9 +356,12 @@ enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_
     if (store->roomless) {
         write_set_full(store, 0);
     }
-    *ret_sequence = journal_sequence(store->journal);
-    if (store->sync_always) {
-        journal_sync(store->journal);
+    if (store->lasting) {
+        store->lasting = false;
+        *ret_sequence = journal_sequence(store->journal);
+        if (store->sync_always) {
+            journal_sync(store->journal);
+        }
     }
     return BACKEND_OK;
 }
@@ -383,7 +410,7 @@ void local_store_status(struct local_store *store, struct backend_status *status
     if (store->full) {
         g_ptr_array_add(
             status->warnings,
-            g_strdup_printf("%s/journal: the disk is full: new leases are refused until there is room%s",
+            g_strdup_printf("%s/journal: the disk is full: new locks are refused until there is room%s",
                             store->directory,
                             store->unwritten ? ", and leases released meanwhile come back after a crash" : ""));
     }

@@ -70,9 +70,9 @@ struct backend_counts lockspace_counts(const struct lockspace *space)
     return (struct backend_counts){.locks = space->locks, .waiting = space->waiting};
 }
 
-uint64_t lockspace_lease_candidates(const struct lockspace *space)
+uint64_t lockspace_keep_candidates(const struct lockspace *space)
 {
-    return space->lease_candidates;
+    return space->keep_candidates;
 }
 
 /* Ends */

@@ -140,14 +140,17 @@ enum backend_result lockspace_rmdir(struct lockspace *space, const char *name);
 enum backend_result lockspace_set_directory(struct lockspace *space, clock_ms now, const char *name,
                                             const struct backend_directory *directory);
 struct backend_counts lockspace_counts(const struct lockspace *space);
-/* How many tickets become leases if their file is closed: PROVISIONAL ones, and FLOCK ones in a directory's queue. */
-uint64_t lockspace_lease_candidates(const struct lockspace *space);
+/* How many tickets a store may have to keep later without a question: closing a file makes leases of PROVISIONAL
+ * tickets, and of FLOCK ones in a directory's queue; and handle locks that wait are granted. */
+uint64_t lockspace_keep_candidates(const struct lockspace *space);
 
 /* What a ticket is, beyond its public head.  The name is written to `buffer`
  * (NUL-terminated, whole path); false if it does not fit. */
 bool lockspace_ticket_name(const struct backend_ticket *ticket, char *buffer, size_t size);
 GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket);  /* borrowed; may be NULL */
 bool lockspace_ticket_sequence(const struct backend_ticket *ticket); /* is it in a directory's queue */
+/* Of an FCNTL ticket, what it covers: struct backend_segment, borrowed; NULL: the whole lock. */
+GArray *lockspace_ticket_segments(const struct backend_ticket *ticket);
 /* Makes a ticket that was just restored, and holds, a guard; its holder lost the lock for this reason. */
 void lockspace_restore_guard(struct backend_ticket *ticket, enum backend_end why);
 
@@ -171,17 +174,19 @@ bool lockspace_ticket_is_expired(const struct backend_ticket *ticket, clock_ms n
  * claim->sequence the name is that of the ticket, number and all.  With
  * claim->wait it is one that waited: it holds only if nothing blocks it, else
  * the result is QUEUED; so restore tickets in the order of their fencing tokens.
+ * A handle lock holds beside whatever it held beside before: it is never BUSY for that.  `segments` (of
+ * struct backend_segment, borrowed): what an FCNTL ticket covers; NULL: the claim's range.
  * BUSY if the name is held, MISSING if its directory is not there: nothing is
  * changed.  A ticket whose deadline has passed is restored, too, and is expired unless the claim has a `due`. */
 enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, const char *name,
-                                      const struct backend_claim *claim, uint64_t fence, clock_ms acquired,
-                                      clock_ms deadline, struct backend_ticket **ret_ticket);
+                                      const struct backend_claim *claim, const GArray *segments, uint64_t fence,
+                                      clock_ms acquired, clock_ms deadline, struct backend_ticket **ret_ticket);
 
 /* It had expired when it was restored, and its user renews it: it is due, and goes on until lockspace_due_handled. */
 void lockspace_revive(struct lockspace *space, clock_ms now, struct backend_ticket *ticket);
 
 /* For a store that writes itself out: visits directories before what is in
- * them, and every ticket of kind LEASE, whether it holds or waits, in the order
+ * them, and every ticket of kind LEASE, whether it holds or waits, and every handle lock that holds, in the order
  * of path names beginning after `cursor` ("" at first; the root directory is
  * visited first, with the name "", and not counted).  Looks at up to
  * `max` names, those of other kinds included, and writes where it stopped to
@@ -190,6 +195,6 @@ void lockspace_revive(struct lockspace *space, clock_ms now, struct backend_tick
  * that does not fit into `cursor` is skipped. */
 size_t lockspace_visit(struct lockspace *space, char *cursor, size_t cursor_size, size_t max,
                        void (*directory)(void *arg, const char *name, const struct backend_directory *directory),
-                       void (*lease)(void *arg, const char *name, struct backend_ticket *ticket), void *arg);
+                       void (*ticket)(void *arg, const char *name, struct backend_ticket *ticket), void *arg);
 
 #endif

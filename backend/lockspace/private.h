@@ -134,7 +134,7 @@ struct lockspace {
     uint64_t next_number; /* no queue has given this number to a ticket, or a greater one */
     uint64_t locks;
     uint64_t waiting;
-    uint64_t lease_candidates;
+    uint64_t keep_candidates;
     uint32_t random;
 };
 

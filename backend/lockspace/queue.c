@@ -69,17 +69,18 @@ struct ticket *lockspace_first_holder(const struct entry *lock)
     return t;
 }
 
-/* Can closing its file make a lease of it? */
-static bool queue_is_lease_candidate(const struct ticket *t)
+/* May a store have to keep it later: as a lease when its file is closed, or as a handle lock that was granted? */
+static bool queue_is_keep_candidate(const struct ticket *t)
 {
     bool queued = t->entry->type == ENTRY_SEQUENCE && !t->head.guarded;
-    return t->head.kind == BACKEND_PROVISIONAL || (t->head.kind == BACKEND_FLOCK && queued);
+    bool handle_lock = t->head.kind == BACKEND_FLOCK || t->head.kind == BACKEND_FCNTL;
+    return t->head.kind == BACKEND_PROVISIONAL || (handle_lock && (queued || !t->head.held));
 }
 
 void lockspace_link(struct lockspace *space, struct ticket *t)
 {
     struct queue *q = lockspace_queue(lockspace_lock_of(t));
-    space->lease_candidates += queue_is_lease_candidate(t);
+    space->keep_candidates += queue_is_keep_candidate(t);
     if (q) {
         q->exclusive += t->head.held && !lockspace_shared(t);
         q->partial += queue_is_partial(t);
@@ -91,7 +92,7 @@ void lockspace_link(struct lockspace *space, struct ticket *t)
 void lockspace_unlink(struct lockspace *space, struct ticket *t)
 {
     struct queue *q = lockspace_queue(lockspace_lock_of(t));
-    space->lease_candidates -= queue_is_lease_candidate(t);
+    space->keep_candidates -= queue_is_keep_candidate(t);
     if (q) {
         q->exclusive -= t->head.held && !lockspace_shared(t);
         q->partial -= queue_is_partial(t);

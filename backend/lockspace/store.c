@@ -15,7 +15,7 @@ struct visit {
     size_t length;                   /* of the directory's */
     size_t size;
     void (*tell_directory)(void *arg, const char *name, const struct backend_directory *directory);
-    void (*tell_lease)(void *arg, const char *name, struct backend_ticket *ticket);
+    void (*tell_ticket)(void *arg, const char *name, struct backend_ticket *ticket);
     void *arg;
 };
 
@@ -75,8 +75,9 @@ static size_t visit_append(struct visit *v, const struct entry *entry)
 
 static void visit_ticket(struct visit *v, struct ticket *t)
 {
-    if (t->head.kind == BACKEND_LEASE) {
-        v->tell_lease(v->arg, v->path, &t->head);
+    bool handle_lock = t->head.kind == BACKEND_FLOCK || t->head.kind == BACKEND_FCNTL;
+    if (t->head.kind == BACKEND_LEASE || (handle_lock && t->head.held)) {
+        v->tell_ticket(v->arg, v->path, &t->head);
     }
 }
 
@@ -102,10 +103,10 @@ static void visit_entry(struct visit *v, struct entry *entry, size_t length)
 
 size_t lockspace_visit(struct lockspace *space, char *cursor, size_t cursor_size, size_t max,
                        void (*directory)(void *arg, const char *name, const struct backend_directory *directory),
-                       void (*lease)(void *arg, const char *name, struct backend_ticket *ticket), void *arg)
+                       void (*ticket)(void *arg, const char *name, struct backend_ticket *ticket), void *arg)
 {
     struct visit v = {
-        .path = cursor, .size = cursor_size, .tell_directory = directory, .tell_lease = lease, .arg = arg};
+        .path = cursor, .size = cursor_size, .tell_directory = directory, .tell_ticket = ticket, .arg = arg};
     size_t count = 0;
     if (*cursor == '\0') {
         directory(arg, "", &space->root->attributes);
@@ -153,9 +154,16 @@ static bool restore_number(const char *leaf, uint64_t *ret_number)
            g_ascii_string_to_unsigned(dash + 1, 10, 0, UINT64_MAX - 1, ret_number, NULL);
 }
 
+static void restore_segments(struct ticket *t, const GArray *segments)
+{
+    g_array_unref(t->scope->segments);
+    t->scope->segments = g_array_copy((GArray *)segments);
+    t->head.mode = (uint8_t)backend_segments_mode(segments);
+}
+
 enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, const char *name,
-                                      const struct backend_claim *claim, uint64_t fence, clock_ms acquired,
-                                      clock_ms deadline, struct backend_ticket **ret_ticket)
+                                      const struct backend_claim *claim, const GArray *segments, uint64_t fence,
+                                      clock_ms acquired, clock_ms deadline, struct backend_ticket **ret_ticket)
 {
     struct directory *directory = NULL;
     const char *leaf = NULL;
@@ -171,11 +179,15 @@ enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, con
     struct ticket *t = lockspace_ticket_new(claim);
     struct blocker_walk walk = {0};
     t->head.fence = fence;
+    if (segments) {
+        restore_segments(t, segments);
+    }
     if (claim->sequence) {
         t->entry = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
         t->entry->ticket = t;
         lockspace_directory_raise_number(space, directory, number + 1);
-    } else if (entry && !claim->wait && lockspace_next_blocker(space, entry, t, &walk)) {
+    } else if (entry && !claim->wait && claim->kind == BACKEND_LEASE &&
+               lockspace_next_blocker(space, entry, t, &walk)) {
         lockspace_ticket_free(&t->head);
         return BACKEND_BUSY;
     } else {

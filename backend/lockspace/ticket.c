@@ -86,6 +86,11 @@ bool lockspace_ticket_sequence(const struct backend_ticket *ticket)
     return entry->type == ENTRY_SEQUENCE || entry->type == ENTRY_ENDED_SEQUENCE;
 }
 
+GArray *lockspace_ticket_segments(const struct backend_ticket *ticket)
+{
+    return lockspace_segments((const struct ticket *)ticket);
+}
+
 void lockspace_set(struct backend_ticket *ticket, const struct backend_change *change)
 {
     struct ticket *t = (struct ticket *)ticket;

@@ -112,22 +112,160 @@ START_TEST(shared_leases_come_back_together)
 }
 END_TEST
 
-START_TEST(other_kinds_end_with_the_daemon)
+/* What is told of a handle lock is what its processes rely on: kind, mode, token. */
+START_TEST(handle_locks_are_there_again_and_what_was_provisional_is_not)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
     struct backend_ticket *ticket;
+    uint64_t fence;
 
-    contract_get("flock", BACKEND_FLOCK, &log);
+    fence = contract_get("flock", BACKEND_FLOCK, &log)->fence;
     contract_get("fcntl", BACKEND_FCNTL, &log);
     contract_get("provisional", BACKEND_PROVISIONAL, &log);
+    ck_assert_int_eq(contract_release(contract_get("released", BACKEND_FLOCK, &log)), BACKEND_OK);
     ticket = contract_get("was-lease", BACKEND_LEASE, &log);
     ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_OK);
+    claim.mode = BACKEND_SHARED;
+    ticket = contract_get("was-exclusive", BACKEND_FLOCK, &log);
+    ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_OK);
+    claim.mode = BACKEND_EXCLUSIVE;
     claim.kind = BACKEND_LEASE;
     ticket = contract_get("is-lease", BACKEND_PROVISIONAL, &log);
     ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_OK);
     restart();
-    ck_assert_str_eq(contract_list("", 10), "is-lease");
+    ck_assert_str_eq(contract_list("", 10), "fcntl flock is-lease was-exclusive was-lease");
+    ck_assert_uint_eq(contract_stat("flock").fence, fence);
+    ck_assert_int_eq(contract_stat("flock").kind, BACKEND_FLOCK);
+    ck_assert_int_eq(contract_stat("fcntl").kind, BACKEND_FCNTL);
+    ck_assert_int_eq(contract_stat("was-lease").kind, BACKEND_FLOCK);
+    ck_assert_int_eq(contract_stat("was-exclusive").mode, BACKEND_SHARED);
+    ck_assert(contract_is_busy("flock"));
+    ck_assert_int_eq(contract_revoke("flock", 0), BACKEND_OK);
+    restart();
+    ck_assert_str_eq(contract_list("", 10), "fcntl is-lease was-exclusive was-lease");
+}
+END_TEST
+
+/* Those of a handle or lock owner hold together, and nobody is kin to them any more. */
+START_TEST(byte_ranges_are_there_again_as_they_were)
+{
+    enum { ONE = 1, OTHER };
+    struct contract_log log[4] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_FCNTL, &log[0]);
+    struct backend_info info;
+    GHashTable *all;
+
+    claim.handle = claim.lock_owner = ONE;
+    claim.end = 99;
+    struct backend_ticket *ticket = contract_acquire("a", &claim).ticket;
+    uint64_t fence = ticket->fence;
+    ck_assert_int_eq(contract_release_range(ticket, 10, 19), BACKEND_OK);
+    claim.start = 50;
+    claim.end = 149;
+    claim.mode = BACKEND_SHARED;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
+    claim.lock_owner = claim.handle = OTHER;
+    claim.start = 10;
+    claim.end = 19;
+    claim.mode = BACKEND_EXCLUSIVE;
+    claim.user = &log[1];
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
+    claim.kind = BACKEND_FLOCK; /* of one handle: beside its record lock */
+    claim.lock_owner = 0;
+    claim.user = &log[2];
+    claim.handle = OTHER;
+    ck_assert_int_eq(contract_acquire("b", &claim).result, BACKEND_OK);
+    claim.kind = BACKEND_FCNTL;
+    claim.lock_owner = OTHER;
+    claim.user = &log[3];
+    ck_assert_int_eq(contract_acquire("b", &claim).result, BACKEND_OK);
+    for (int i = 0; i < 2; i++) {
+        restart();
+        all = recover();
+        ck_assert_uint_eq(contract_stat("a").holders, 2);
+        ck_assert_uint_eq(contract_stat("b").holders, 2);
+        claim = contract_claim(BACKEND_FCNTL, NULL);
+        claim.handle = claim.lock_owner = ONE; /* another's by now */
+        claim.end = BACKEND_RANGE_MAX;
+        info = contract_test("a", &claim);
+        ck_assert_uint_eq(info.start, 0);
+        ck_assert_uint_eq(info.end, 9);
+        ck_assert_int_eq(info.mode, BACKEND_EXCLUSIVE);
+        ck_assert_uint_eq(info.fence, fence);
+        claim.start = 19;
+        ck_assert_uint_eq(contract_test("a", &claim).end, 19);
+        claim.start = 50;
+        claim.mode = BACKEND_SHARED;
+        ck_assert_int_eq(contract_test("a", &claim).type, BACKEND_NOTHING);
+        claim.mode = BACKEND_EXCLUSIVE;
+        ck_assert_uint_eq(contract_test("a", &claim).end, 149);
+        claim.start = 150;
+        ck_assert_int_eq(contract_test("a", &claim).type, BACKEND_NOTHING);
+        g_hash_table_unref(all);
+    }
+}
+END_TEST
+
+START_TEST(handle_lock_that_waited_is_there_again_if_it_was_granted)
+{
+    enum { ONE = 1, OTHER };
+    struct contract_log log[5] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_FCNTL, &log[3]);
+    struct backend_ticket *first = contract_get("a", BACKEND_FLOCK, &log[0]);
+    struct backend_ticket *second = contract_queue("a", BACKEND_EXCLUSIVE, &log[1]);
+
+    contract_queue("a", BACKEND_EXCLUSIVE, &log[2]);
+    ck_assert_int_eq(contract_release(first), BACKEND_OK);
+    CONTRACT_UNTIL(log[1].granted);
+    uint64_t fence = second->fence;
+    /* one that joins what its lock owner held before, when it is told */
+    claim.handle = claim.lock_owner = ONE;
+    claim.end = 9;
+    uint64_t joined = contract_acquire("b", &claim).ticket->fence;
+    claim.handle = claim.lock_owner = OTHER;
+    claim.start = claim.end = 20;
+    claim.user = &log[4];
+    struct backend_ticket *in_the_way = contract_acquire("b", &claim).ticket;
+    claim.handle = claim.lock_owner = ONE;
+    claim.user = &log[3];
+    claim.wait = true;
+    claim.start = 15;
+    claim.end = 25;
+    ck_assert_int_eq(contract_acquire("b", &claim).result, BACKEND_QUEUED);
+    ck_assert_int_eq(contract_release(in_the_way), BACKEND_OK);
+    CONTRACT_UNTIL(log[3].granted);
+    restart();
+    ck_assert_uint_eq(contract_stat("a").fence, fence);
+    ck_assert_uint_eq(contract_stat("a").holders, 1);
+    ck_assert_uint_eq(contract_stat("a").waiters, 0);
+    ck_assert_uint_eq(contract_stat("b").holders, 1);
+    ck_assert_uint_eq(contract_stat("b").fence, joined);
+    claim = contract_claim(BACKEND_FCNTL, NULL);
+    claim.start = 10;
+    claim.end = 24;
+    struct backend_info info = contract_test("b", &claim);
+    ck_assert_uint_eq(info.start, 15);
+    ck_assert_uint_eq(info.end, 25);
+}
+END_TEST
+
+/* Held by its handle, it survives as one that holds; who waited was told that he does not any more. */
+START_TEST(sequence_ticket_of_a_handle_is_there_again_if_it_held)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[0]);
+
+    ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
+    claim.sequence = claim.wait = true;
+    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_OK);
+    claim.user = &log[1];
+    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_QUEUED);
+    restart();
+    ck_assert_str_eq(contract_list("q", 10), "job-0000000000");
+    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_QUEUED);
+    ck_assert_int_eq(contract_revoke("q/job-0000000000", 0), BACKEND_OK);
+    CONTRACT_UNTIL(log[1].granted);
 }
 END_TEST
 
@@ -400,7 +538,7 @@ END_TEST
 START_TEST(turn_that_comes_with_the_restart_is_kept)
 {
     struct contract_log log[2] = {{0}};
-    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[0]);
+    struct backend_claim claim = contract_claim(BACKEND_PROVISIONAL, &log[0]);
     struct backend_info info;
 
     ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
@@ -422,7 +560,7 @@ START_TEST(who_waited_does_not_join_who_held_behind_it)
 {
     struct contract_log log[3] = {{0}};
     struct backend_directory narrow = {.width = 4};
-    struct backend_claim claim = contract_claim(BACKEND_FLOCK, NULL);
+    struct backend_claim claim = contract_claim(BACKEND_PROVISIONAL, NULL);
     struct backend_ticket *waiter, *holder;
     GHashTable *all;
 
@@ -436,7 +574,7 @@ START_TEST(who_waited_does_not_join_who_held_behind_it)
     }
     narrow.width = 1;
     ck_assert_int_eq(contract_set_directory("q", &narrow), BACKEND_OK);
-    restart(); /* the first ends with its handle */
+    restart(); /* the first ends with its daemon */
     all = recover();
     waiter = g_hash_table_lookup(all, "q/job-0000000001");
     holder = g_hash_table_lookup(all, "q/job-0000000002");
@@ -456,7 +594,10 @@ static TCase *restart_case(void)
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
     tcase_add_test(tcase, leases_are_what_they_were);
     tcase_add_test(tcase, shared_leases_come_back_together);
-    tcase_add_test(tcase, other_kinds_end_with_the_daemon);
+    tcase_add_test(tcase, handle_locks_are_there_again_and_what_was_provisional_is_not);
+    tcase_add_test(tcase, byte_ranges_are_there_again_as_they_were);
+    tcase_add_test(tcase, handle_lock_that_waited_is_there_again_if_it_was_granted);
+    tcase_add_test(tcase, sequence_ticket_of_a_handle_is_there_again_if_it_held);
     tcase_add_test(tcase, what_was_released_does_not_come_back);
     tcase_add_test(tcase, what_expired_meanwhile_is_gone);
     tcase_add_test(tcase, what_ran_out_while_no_daemon_was_there_goes_on_if_it_is_renewed);

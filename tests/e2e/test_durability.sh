@@ -222,7 +222,7 @@ expect_is "$(grep -c "$removed was removed or replaced" "$log")" 1
 expect_is "$(grep -E '^(state|reason):' "$first/.leasefs/status" | tr '\n' ' ')" "state: away reason: $removed was removed or replaced "
 end_actor C
 
-it "a journal that is cut under its mount grants no new lease, and the daemon does not crash"
+it "a journal that is cut under its mount grants no new lock, and the daemon does not crash"
 store=$TEST_DIR/cut
 for length in 0 4096; do
     mkdir -m 700 "$store"
@@ -236,7 +236,7 @@ for length in 0 4096; do
     says C 'rm("f0")' ok
     expect absent f0
     expect exists f1
-    expect_is "$(grep -c "$store/journal: Input/output error: no new lease is granted" "$LOG")" 1
+    expect_is "$(grep -c "$store/journal: Input/output error: no new lock is granted" "$LOG")" 1
     expect_is "$(grep -vc sandbox "$LOG")" 1 "lines of the log"
     expect_is "$(sed -n 's/^state: //p' "$MNT/.leasefs/status")" away
     end_actor C
@@ -244,7 +244,7 @@ for length in 0 4096; do
     rm -r "$store"
 done
 
-it "a full disk refuses new leases with ENOSPC, by whatever call, and grants handle locks"
+it "a full disk refuses new leases and handle locks with ENOSPC, by whatever call"
 disk=$TEST_DIR/disk
 mkdir "$disk"
 expect mount -t tmpfs -o size=1m,mode=700 tmpfs "$disk"
@@ -262,7 +262,8 @@ says D '[put("termed", "ttl", "%d" % (i + 1000)) for i in range(10000)]' ENOSPC
 says D 'put("termed", "ttl", "auto")' '@(ok|ENOSPC)' # as it is answered, so it is after a crash
 TERM=$(attribute termed ttl)
 says D 'fd = op("kept", "WRONLY"); os.write(fd, b"x" * 9000)' ENOSPC
-expect flock -n "$MNT/handle" true
+says D 'h = op("handle", "RDONLY|CREAT"); flock(h, "EX|NB")' ENOSPC
+says D 'close(h)' ok
 expect_re "$(cat "$MNT/.leasefs/status")" 'state: connected.*warning: .*the disk is full' "the status"
 
 it "there what is held is renewed and released, also for the next daemon after kill -9"

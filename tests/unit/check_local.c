@@ -74,6 +74,20 @@ START_TEST(reboot_after_the_wall_clock_was_set_leaves_leases_their_age)
 }
 END_TEST
 
+START_TEST(handle_locks_end_with_their_host)
+{
+    struct contract_log log[2] = {{0}};
+
+    contract_get("flock", BACKEND_FLOCK, &log[0]);
+    contract_get("lease", BACKEND_LEASE, &log[1]);
+    local_crash();
+    ck_assert_str_eq(contract_list("", 10), "flock lease");
+    local_options.boot_id = "another";
+    local_crash();
+    ck_assert_str_eq(contract_list("", 10), "lease");
+}
+END_TEST
+
 START_TEST(reboot_brings_back_what_would_have_expired)
 {
     struct contract_log log = {0};
@@ -430,7 +444,7 @@ static void on_token(void *arg, enum backend_result result, struct backend_ticke
 START_TEST(token_is_told_when_it_can_not_come_again)
 {
     struct contract_log log = {0};
-    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
+    struct backend_claim claim = contract_claim(BACKEND_PROVISIONAL, &log); /* which is not there after the crash */
     bool told = false;
     uint64_t fence;
 
@@ -515,7 +529,7 @@ END_TEST
 START_TEST(tokens_that_could_not_be_reserved_are_not_given)
 {
     struct contract_log log = {0};
-    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
+    struct backend_claim claim = contract_claim(BACKEND_PROVISIONAL, &log); /* the journal forgets no end of it */
     struct contract_acquired acquired;
     uint64_t last = 0;
 
@@ -705,6 +719,7 @@ static Suite *local_suite(void)
     tcase_set_timeout(boots, 30);
     tcase_add_test(boots, reboot_gives_leases_a_full_term);
     tcase_add_loop_test(boots, reboot_after_the_wall_clock_was_set_leaves_leases_their_age, 0, 2);
+    tcase_add_test(boots, handle_locks_end_with_their_host);
     tcase_add_test(boots, reboot_brings_back_what_would_have_expired);
     tcase_add_test(boots, what_was_found_expired_does_not_come_back_after_a_reboot);
     tcase_add_test(boots, unknown_boot_counts_as_another);

@@ -90,6 +90,7 @@ struct worker {
     void *arg;
     struct backend_ticket *ticket[NAMES];
     struct lease lease[NAMES];
+    struct backend_ticket *handle_lock; /* found again; or NULL */
 };
 
 static struct contract_log worker_log;
@@ -143,7 +144,7 @@ static void work_acquire(struct worker *w, uint32_t i)
     tell(w, ACQUIRE, true, i, 0, &lease, lease.fence);
 }
 
-/* Handle locks between the leases: they are not to be found again. */
+/* Handle locks between the leases: one is found again at most, if the worker was killed while it had it. */
 static void work_visit(struct worker *w, uint32_t i)
 {
     struct backend_ticket *ticket = contract_get(name_of(i), BACKEND_FLOCK, &worker_log);
@@ -238,6 +239,11 @@ static bool worker_found(void *arg, const char *name, struct backend_ticket *tic
     uint32_t i = dash ? (uint32_t)g_ascii_strtoull(dash + 1, NULL, 10) : 0;
 
     ticket->user = &worker_log;
+    if (ticket->kind == BACKEND_FLOCK) {
+        ck_assert_ptr_null(w->handle_lock);
+        w->handle_lock = ticket;
+        return false;
+    }
     w->ticket[i] = ticket;
     take_times(&w->lease[i], ticket);
     w->lease[i].meta = number_of(meta);
@@ -251,6 +257,8 @@ static void begin_work(struct worker *w, uint32_t seed, bool sync_always)
     contract_start(open_at(directory, sync_always));
     contract_mkdir("dir", NULL);
     backend_recover(contract_backend, worker_found, w);
+    if (w->handle_lock)
+        ck_assert_int_eq(contract_release(w->handle_lock), BACKEND_OK);
     for (uint32_t i = 0; i < NAMES; i++)
         w->lease[i].content = number_of(contract_stat(name_of(i)).content);
 }
@@ -286,6 +294,10 @@ static struct lease look_at(uint32_t i)
 
     if (!lease.held)
         return lease;
+    if (info.kind == BACKEND_FLOCK) {
+        ck_assert_int_eq(contract_revoke(name_of(i), 0), BACKEND_OK);
+        return (struct lease){.held = false};
+    }
     ck_assert_int_eq(info.kind, BACKEND_LEASE);
     lease.fence = info.fence;
     lease.deadline = info.deadline;

@@ -267,13 +267,14 @@ START_TEST(tickets_are_restored_to_their_places)
     struct backend_claim claim = ex("A");
     claim.kind = BACKEND_LEASE;
     claim.wait = false;
-    ck_assert_int_eq(lockspace_restore(w->space, 0, "q/b-0000000003", &claim, 10, 0, 500, &ticket), BACKEND_OK);
+    ck_assert_int_eq(lockspace_restore(w->space, 0, "q/b-0000000003", &claim, NULL, 10, 0, 500, &ticket), BACKEND_OK);
     claim.wait = true;
     claim.user = (void *)"B";
-    ck_assert_int_eq(lockspace_restore(w->space, 0, "q/a-0000000007", &claim, 11, 0, 500, &ticket), BACKEND_QUEUED);
+    ck_assert_int_eq(lockspace_restore(w->space, 0, "q/a-0000000007", &claim, NULL, 11, 0, 500, &ticket),
+                     BACKEND_QUEUED);
     ck_assert(!ticket->held);
-    ck_assert_int_eq(lockspace_restore(w->space, 0, "q/a-0000000007", &claim, 12, 0, 500, &ticket), BACKEND_BUSY);
-    ck_assert_int_eq(lockspace_restore(w->space, 0, "q/a", &claim, 12, 0, 500, &ticket), BACKEND_INVALID);
+    ck_assert_int_eq(lockspace_restore(w->space, 0, "q/a-0000000007", &claim, NULL, 12, 0, 500, &ticket), BACKEND_BUSY);
+    ck_assert_int_eq(lockspace_restore(w->space, 0, "q/a", &claim, NULL, 12, 0, 500, &ticket), BACKEND_INVALID);
     ck_assert_uint_eq(lock_world_stat(w, "q").directory.sequence, 8);
     ck_assert_uint_eq(lock_world_stat(w, "q/a-0000000007").position, 1);
     ck_assert_int_eq(lockspace_revoke(w->space, 0, "q/b-0000000003", 10), BACKEND_OK);
@@ -285,7 +286,7 @@ START_TEST(a_restored_ticket_holds_if_those_before_it_are_gone)
 {
     struct backend_ticket *ticket = NULL;
     struct backend_claim claim = ex("A");
-    ck_assert_int_eq(lockspace_restore(w->space, 50, "q/a-0000000007", &claim, 11, 0, 500, &ticket), BACKEND_OK);
+    ck_assert_int_eq(lockspace_restore(w->space, 50, "q/a-0000000007", &claim, NULL, 11, 0, 500, &ticket), BACKEND_OK);
     ck_assert(ticket->held);
     ck_assert_int_eq(ticket->acquired, 50);
     ck_assert_int_eq(ticket->deadline, 50 + WORLD_TTL);

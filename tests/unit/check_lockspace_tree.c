@@ -172,7 +172,7 @@ START_TEST(a_lease_is_restored_as_it_was)
     struct backend_claim claim = lease("A");
     claim.due = 10;
     w->now = 100;
-    ck_assert_int_eq(lockspace_restore(w->space, 100, "a", &claim, 77, -5, 300, &ticket), BACKEND_OK);
+    ck_assert_int_eq(lockspace_restore(w->space, 100, "a", &claim, NULL, 77, -5, 300, &ticket), BACKEND_OK);
     ck_assert(ticket->held);
     ck_assert_uint_eq(ticket->fence, 77);
     ck_assert_int_eq(ticket->acquired, -5);
@@ -180,8 +180,8 @@ START_TEST(a_lease_is_restored_as_it_was)
     ck_assert_int_eq(ticket->ttl, WORLD_TTL);
     ck_assert_uint_eq(lockspace_next_fence(w->space), 78);
     ck_assert_uint_eq(lockspace_counts(w->space).locks, 1);
-    ck_assert_int_eq(lockspace_restore(w->space, 100, "a", &claim, 80, 0, 300, &ticket), BACKEND_BUSY);
-    ck_assert_int_eq(lockspace_restore(w->space, 100, "x/a", &claim, 80, 0, 300, &ticket), BACKEND_MISSING);
+    ck_assert_int_eq(lockspace_restore(w->space, 100, "a", &claim, NULL, 80, 0, 300, &ticket), BACKEND_BUSY);
+    ck_assert_int_eq(lockspace_restore(w->space, 100, "x/a", &claim, NULL, 80, 0, 300, &ticket), BACKEND_MISSING);
     ck_assert_uint_eq(lockspace_next_fence(w->space), 78);
     lock_world_tick(w, 110);
     lock_world_told(w, "due A; ");
@@ -197,8 +197,8 @@ START_TEST(shared_leases_of_one_name_are_restored_together)
     struct backend_ticket *ticket = NULL;
     struct backend_claim claim = lease("A");
     claim.mode = BACKEND_SHARED;
-    ck_assert_int_eq(lockspace_restore(w->space, 0, "a", &claim, 5, 0, 300, &ticket), BACKEND_OK);
-    ck_assert_int_eq(lockspace_restore(w->space, 0, "a", &claim, 3, 0, 300, &ticket), BACKEND_OK);
+    ck_assert_int_eq(lockspace_restore(w->space, 0, "a", &claim, NULL, 5, 0, 300, &ticket), BACKEND_OK);
+    ck_assert_int_eq(lockspace_restore(w->space, 0, "a", &claim, NULL, 3, 0, 300, &ticket), BACKEND_OK);
     ck_assert_uint_eq(lock_world_stat(w, "a").holders, 2);
     ck_assert_uint_eq(lock_world_stat(w, "a").fence, 3);
 }
@@ -219,7 +219,7 @@ static void visit_lease(void *arg, const char *name, struct backend_ticket *tick
     g_string_append_printf(arg, "%s\n", name);
 }
 
-START_TEST(only_leases_and_directories_are_visited)
+START_TEST(directories_leases_and_handle_locks_that_hold_are_visited)
 {
     char cursor[64] = "";
     GString *visited = g_string_new(NULL);
@@ -228,9 +228,10 @@ START_TEST(only_leases_and_directories_are_visited)
     lock_world_hold(w, "a/b/c", lease("A"));
     lock_world_hold(w, "a-", lease("B"));
     lock_world_hold(w, "b", ex("C"));
+    lock_world_wait(w, "b", ex("E"));
     lock_world_hold(w, "c", lease("D"));
     ck_assert_uint_eq(lockspace_visit(w->space, cursor, sizeof(cursor), 100, visit_directory, visit_lease, visited), 6);
-    ck_assert_str_eq(visited->str, "/\na/\na/b/\na/b/c\na-\nc\n");
+    ck_assert_str_eq(visited->str, "/\na/\na/b/\na/b/c\na-\nb\nc\n");
     ck_assert_uint_eq(lockspace_visit(w->space, cursor, sizeof(cursor), 100, visit_directory, visit_lease, visited), 0);
     g_string_free(visited, TRUE);
 }
@@ -483,7 +484,7 @@ int main(void)
     SCENARIO(a_rename_needs_a_free_name);
     SCENARIO(a_lease_is_restored_as_it_was);
     SCENARIO(shared_leases_of_one_name_are_restored_together);
-    SCENARIO(only_leases_and_directories_are_visited);
+    SCENARIO(directories_leases_and_handle_locks_that_hold_are_visited);
     SCENARIO(a_visit_passes_over_what_its_cursor_has_no_room_for);
     SCENARIO(random_trees_agree_with_a_set_of_paths);
     suite_add_tcase(suite, tcase);

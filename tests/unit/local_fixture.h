@@ -22,8 +22,7 @@ struct backend *local_open_at(const char *directory);
 void local_crash(void);
 void local_restart(void);
 
-/* Turns of the loop with something in them: the end of a short lock that needs
- * no journal. */
+/* Turns of the loop for 50 ms. */
 void local_let_time_pass(void);
 
 #endif

@@ -1,0 +1,192 @@
+#!/bin/bash
+# Handle locks outlive their daemon: killed, and started again as the shipped unit does, while processes keep their
+# descriptors.
+
+# A process that nobody may look into counts as having every file open.  Where pid 1 is such a one, as in some sandboxes,
+# the test has a pid namespace of its own.
+if [ "$(id -u)" = 0 ] && [ -z "${E2E_PIDS:-}" ] && ! readlink /proc/1/fd/0 >/dev/null 2>&1 &&
+    unshare --pid --fork --mount-proc true 2>/dev/null; then
+    E2E_PIDS=1 exec unshare --pid --fork --mount-proc --kill-child "$0" "$@"
+fi
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+[ "$(id -u)" = 0 ] || skip_all "needs root"
+readlink /proc/1/fd/0 >/dev/null 2>&1 || skip_all "needs CAP_SYS_PTRACE"
+
+STORE=$TEST_DIR/store
+mkdir -m 700 "$STORE"
+
+# The next daemon, over the dead mount of this one.
+restart() {
+    mount_index "$point"
+    end_process "$DAEMON"
+    mount_daemons[INDEX]=
+    mount_at "$point" "local:$STORE" allow_other,ttl=4
+}
+
+owners() { attribute "$1" owner | awk '{ print $2 }' | sort -n | tr '\n' ' '; }
+owned_by() { [ "$(owners "$1")" = "$2 " ]; } # NAME PID
+
+mount_backend "local:$STORE" allow_other,ttl=4
+point=$MNT
+chmod 755 "$TEST_DIR"
+actor A
+actor B
+
+it "a flock stays its process's, with its token, after kill -9 and a restart; others are refused"
+says A 'f = op("flock", "RDWR|CREAT"); flock(f, "EX")' ok
+token=$(attribute flock token)
+restart
+expect_is "$(attribute flock state)" held
+expect_is "$(attribute flock kind)" flock
+expect_is "$(attribute flock token)" "$token"
+expect eventually 5 owned_by flock "${actor_pid[A]}"
+expect_is "$(attribute flock owner)" "*\\(daemon restarted\\)"
+expect_is "$(cut -f1-2,5,7 "$MNT/.leasefs/locks" | tail -1)" "flock	flock	${actor_pid[A]}	*\\(daemon restarted\\)"
+expect_is "$(sed -n 's/^leasefs_surviving_locks //p' "$MNT/.leasefs/metrics")" 1
+says B 'b = op("flock", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
+says B 'acquire("flock")' EEXIST
+says B 'rm("flock")' EPERM
+says A 'write(f, "x")' ENOTCONN
+
+it "and stays so over a second kill, past its term"
+restart
+pause 5
+says B 'close(b)' ENOTCONN # it is closed all the same
+says B 'b = op("flock", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
+expect_is "$(attribute flock token)" "$token"
+
+it "who waits for it is granted it when its descriptor is closed, though its process lives on"
+tell B 'flock(b, "EX")'
+pause 1.2
+says A 'close(f)' ENOTCONN
+expect_is "$(hear B 10)" ok
+expect owned_by flock "${actor_pid[B]}"
+expect [ "$(attribute flock token)" -gt "$token" ]
+expect grep -q 'flock: the flock of process .*, which survived its daemon, is released' "$LOG"
+says B 'close(b)' ok
+
+it "a record lock keeps its bytes, and only those"
+says A 'f = op("bytes", "RDWR|CREAT"); record(f, "SETLKW", "WRLCK", 5, 10); record(f, "SETLKW", "RDLCK", 20, 10)' ok
+restart
+says B 'b = op("bytes", "RDWR|CREAT"); record(b, "SETLK", "WRLCK", 12, 1)' EAGAIN
+says B 'record(b, "SETLK", "RDLCK", 25, 1)' ok
+says B 'record(b, "SETLK", "WRLCK", 25, 1)' EAGAIN
+says B 'record(b, "SETLK", "WRLCK", 0, 5); record(b, "SETLK", "WRLCK", 40, 5)' ok
+says A 'close(f)' ENOTCONN
+says B 'record(b, "SETLK", "WRLCK", 0, 50); close(b)' ok
+
+it "an OFD lock does"
+says A 'f = op("ofd", "RDWR|CREAT"); record(f, "SETLKW", "WRLCK", 5, 10, ofd=True)' ok
+restart
+says B 'b = op("ofd", "RDWR|CREAT"); record(b, "SETLK", "WRLCK", 12, 1, ofd=True)' EAGAIN
+says A 'close(f)' ENOTCONN
+says B 'record(b, "SETLK", "WRLCK", 12, 1, ofd=True); close(b)' ok
+
+it "a descriptor that a child inherited keeps it after its process has ended"
+exec 7>"$MNT/inherited"
+flock 7
+start sleep 300
+child=$STARTED
+exec 7>&-
+restart
+expect eventually 5 owned_by inherited "$child"
+expect_not flock -n "$MNT/inherited" true
+end_process "$child"
+expect timeout 10 flock "$MNT/inherited" true
+expect eventually 5 absent inherited
+
+it "its end is seen when the last process ends, though nobody asks"
+actor C
+says C 'f = op("ends", "RDWR|CREAT"); flock(f, "EX")' ok
+restart
+expect eventually 5 owned_by ends "${actor_pid[C]}"
+end_actor C
+seen() { [ "$(sed -n 's/^leasefs_surviving_locks //p' "$MNT/.leasefs/metrics")" = 0 ]; }
+expect eventually 5 seen
+
+it "a process in another mount namespace keeps it"
+start unshare --mount bash -c 'exec 8>"$1" && flock 8 && : >"$2" && exec sleep 300' _ "$MNT/namespace" "$TEST_DIR/in"
+child=$STARTED
+expect eventually 5 [ -e "$TEST_DIR/in" ]
+restart
+expect eventually 5 owned_by namespace "$child"
+expect_not flock -n "$MNT/namespace" true
+end_process "$child"
+expect timeout 10 flock "$MNT/namespace" true
+
+it "another user's process keeps it"
+actor U setpriv --reuid=65534 --regid=65534 --clear-groups
+says U 'f = op("user", "RDWR|CREAT"); flock(f, "EX")' ok
+restart
+expect eventually 5 owned_by user "${actor_pid[U]}"
+says A 'a = op("user", "RDONLY"); flock(a, "EX|NB")' EAGAIN
+says A 'rm("user")' EPERM
+says U 'rm("user")' ok
+says A 'flock(a, "EX|NB"); close(a)' ok
+end_actor U
+
+it "the process itself: EDEADLK while it waits for its own dead descriptor, and the lock once that is closed"
+says A 'f = op("self", "RDWR|CREAT"); flock(f, "EX")' ok
+restart
+says A 'g = op("self", "RDWR|CREAT"); flock(g, "EX")' EDEADLK
+says A 'flock(g, "EX|NB")' EAGAIN
+says A 'close(f)' ENOTCONN
+says A 'flock(g, "EX|NB")' ok
+expect_is "$(owners self)" "${actor_pid[A]} "
+says A 'close(g)' ok
+
+it "a shared lock keeps out whom it excludes"
+says A 'f = op("shared", "RDWR|CREAT"); flock(f, "SH")' ok
+restart
+says B 'b = op("shared", "RDWR|CREAT"); flock(b, "SH|NB")' ok
+says B 'flock(b, "EX|NB")' EAGAIN
+says A 'close(f)' ENOTCONN
+says B 'flock(b, "EX|NB"); close(b)' ok
+
+it "a ticket that held its queue goes on holding it"
+says A 'os.mkdir(path("queue")); t = op("queue/job-", "RDWR|CREAT"); flock(t, "EX")' ok
+restart
+expect_is "$(ls "$MNT/queue")" job-0000000000
+says B 'b = op("queue/job-", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
+tell B 'flock(b, "EX")'
+says A 'close(t)' ENOTCONN
+expect_is "$(hear B 10)" ok
+says B 'close(b)' ok
+
+it "user.lease.break ends it at once"
+says A 'f = op("broken", "RDWR|CREAT"); flock(f, "EX")' ok
+restart
+says B 'put("broken", "break", 1); b = op("broken", "RDWR|CREAT"); flock(b, "EX|NB")' ok
+says B 'close(b)' ok
+says A 'close(f)' ENOTCONN
+
+it "a waiter's wait ends with the daemon, and its open file counts as long as it has it"
+says A 'f = op("waited", "RDWR|CREAT"); flock(f, "EX")' ok
+says B 'b = op("waited", "RDWR|CREAT")' ok
+tell B 'flock(b, "EX")'
+pause 0.3
+restart
+expect_re "$(hear B 10)" 'ENOTCONN|ECONNABORTED'
+says A 'close(f)' ENOTCONN
+actor D
+says D 'd = op("waited", "RDWR|CREAT"); flock(d, "EX|NB")' EAGAIN
+says B 'close(b)' ENOTCONN
+says D 'flock(d, "EX|NB"); close(d)' ok
+
+it "a clean end keeps it as well, from a restart on"
+says A 'f = op("clean", "RDWR|CREAT"); flock(f, "EX")' ok
+kill -TERM "$DAEMON"
+expect eventually 10 gone "$DAEMON"
+mount_index "$point"
+mount_daemons[INDEX]=
+mount_at "$point" "local:$STORE" allow_other,ttl=4
+says B 'b = op("clean", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
+says A 'close(f)' ENOTCONN
+says B 'flock(b, "EX|NB"); close(b)' ok
+
+it "nothing is left of any when nobody has a file open"
+for name in A B D; do end_actor "$name"; done
+empty() { [ "$(ls "$MNT" | grep -v '^queue$')" = "" ] && seen; }
+expect eventually 10 empty
+finish
