@@ -41,7 +41,7 @@ struct recovery_lease {
 struct recovery_batch {
     LIST_ENTRY(recovery_batch) link;
     struct redis_recovery *recovery;
-    bool lone; /* asked for in the short way */
+    bool uncontended; /* asked for in the short way */
     GArray *leases;
 };
 
@@ -50,11 +50,11 @@ static void recover_lease_clear(gpointer data)
     g_free(((struct recovery_lease *)data)->path);
 }
 
-static struct recovery_batch *recover_batch_new(struct redis_recovery *recovery, bool lone)
+static struct recovery_batch *recover_batch_new(struct redis_recovery *recovery, bool uncontended)
 {
     struct recovery_batch *batch = g_new(struct recovery_batch, 1);
     batch->recovery = recovery;
-    batch->lone = lone;
+    batch->uncontended = uncontended;
     batch->leases = g_array_new(FALSE, FALSE, sizeof(struct recovery_lease));
     LIST_INSERT_HEAD(&recovery->batches, batch, link);
     g_array_set_clear_func(batch->leases, recover_lease_clear);
@@ -187,9 +187,9 @@ static void recover_on_batch(void *arg, const struct redis_answer *answer)
     for (guint i = 0; outcome == RECOVER_TOLD && i < batch->leases->len; i++) {
         struct recovery_lease *lease = &g_array_index(batch->leases, struct recovery_lease, i);
         const redisReply *reply = i < answer->reply->elements ? answer->reply->element[i] : NULL;
-        if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == (batch->lone ? 10 : 9)) {
+        if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == (batch->uncontended ? 10 : 9)) {
             recover_restore(recovery, lease, reply, answer->sent);
-        } else if (batch->lone) {
+        } else if (batch->uncontended) {
             g_array_append_val(rest->leases, *lease);
             lease->path = NULL;
         }
@@ -199,16 +199,14 @@ static void recover_on_batch(void *arg, const struct redis_answer *answer)
     recover_check_end(recovery);
 }
 
-static void recover_fill_lone(struct redis_call *call, const GArray *leases)
+static void recover_fill_uncontended(struct redis_call *call, const GArray *leases)
 {
     struct redis *r = call->r;
-    call->script = REDIS_RECOVER_LONE;
+    call->script = REDIS_UNCONTENDED_RECOVER;
     guint begin = redis_call_array(call, "tickets");
     for (guint i = 0; i < leases->len; i++) {
         const struct recovery_lease *lease = &g_array_index(leases, struct recovery_lease, i);
-        redis_call_key(call, 0, lease->path);
-        redis_call_key(call, 'f', lease->path);
-        pack_text(r->packed, lease->id, strlen(lease->id));
+        redis_uncontended_add_lease(call, lease->id, lease->path);
     }
     pack_count(r->packed, begin, leases->len);
     redis_call_key(call, 'm', NULL);
@@ -217,10 +215,11 @@ static void recover_fill_lone(struct redis_call *call, const GArray *leases)
 static void recover_fill(struct redis_call *call, const GArray *leases)
 {
     struct redis *r = call->r;
+    call->script = REDIS_RECOVER;
     guint begin = redis_call_array(call, "leases");
     for (guint i = 0; i < leases->len; i++) {
         const struct recovery_lease *lease = &g_array_index(leases, struct recovery_lease, i);
-        redis_call_lock(call, r, REDIS_RECOVER, lease->path, lease->sequence, NULL);
+        redis_call_lock(call, lease->path, lease->sequence, NULL);
         pack_text(r->packed, lease->id, strlen(lease->id));
         pack_text(r->packed, lease->path, strlen(lease->path));
         pack_number(r->packed, lease->sequence);
@@ -237,8 +236,8 @@ static void recover_ask_batch(struct recovery_batch *batch)
         recover_batch_free(batch);
         return;
     }
-    if (batch->lone) {
-        recover_fill_lone(&call, batch->leases);
+    if (batch->uncontended) {
+        recover_fill_uncontended(&call, batch->leases);
     } else {
         recover_fill(&call, batch->leases);
     }

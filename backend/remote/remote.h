@@ -197,14 +197,13 @@ struct remote_request {
     const char *why;                    /* of release: "" by its holder, else "expired" or "lost" */
     bool lease;                         /* of release: the store keeps it for a mount that starts again */
     bool uncontended;                   /* of release: by its holder, as of the ticket */
-    uint64_t short_call;                /* of release, of a store that asks in a short way first: its call */
     bool undo;                          /* of release: `done` gets BUSY and STALE, see REMOTE_RELEASE */
     enum backend_result result;         /* of an undone acquire: what its caller gets */
     bool reverts;                       /* of convert: undoes one whose outcome is unknown, */
     bool weaker;                        /* which may have let others in, */
     struct remote_request *reverted;    /* and which waits for that; or NULL */
     bool undo_failed;                   /* of convert: it could not be reverted before */
-    bool again;                         /* for the store: sent once more */
+    bool repeated;                      /* for the store: an attempt by other means may have been carried out */
 };
 
 /* What a store gives.  Every member is set unless it says NULL. */
