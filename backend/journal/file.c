@@ -391,7 +391,7 @@ static int64_t file_find_zeros(int fd, uint64_t from, uint64_t end)
 {
     g_autofree uint8_t *block = g_malloc(READ_AHEAD);
     while (end > from) {
-        uint64_t length = MIN(end - from, READ_AHEAD);
+        size_t length = (size_t)MIN(end - from, READ_AHEAD);
         ssize_t n = file_read_at(fd, block, length, end - length);
         if (n < (ssize_t)length) {
             return n < 0 ? n : -EIO;

@@ -17,14 +17,19 @@
 static _Thread_local struct journal_map *volatile map_copying; /* the window that this thread copies to */
 static struct sigaction map_former;                            /* of SIGBUS */
 
+static size_t map_length(const struct journal_map *map)
+{
+    return (size_t)(map->end - map->offset);
+}
+
 static void map_on_sigbus(int number, siginfo_t *info, void *context)
 {
     struct journal_map *map = map_copying;
     const uint8_t *at = info->si_addr;
     (void)context;
-    if (map && info->si_code > 0 && at >= map->base && at < map->base + (map->end - map->offset) &&
-        mmap(map->base, map->end - map->offset, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-             0) != MAP_FAILED) {
+    if (map && info->si_code > 0 && at >= map->base && at < map->base + map_length(map) &&
+        mmap(map->base, map_length(map), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+            MAP_FAILED) {
         map->lost = 1;
         return;
     }
@@ -47,7 +52,7 @@ static void map_catch_sigbus(void)
 int journal_map_open(struct journal_map *map, int fd, uint64_t from, uint64_t end)
 {
     uint64_t offset = from - from % (uint64_t)sysconf(_SC_PAGESIZE);
-    void *base = mmap(NULL, end - offset, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    void *base = mmap(NULL, (size_t)(end - offset), PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
     if (base == MAP_FAILED) {
         return -errno;
     }
@@ -69,7 +74,7 @@ int journal_map_copy(struct journal_map *map, uint64_t at, const void *data, siz
 void journal_map_close(struct journal_map *map)
 {
     if (map->base) {
-        munmap(map->base, map->end - map->offset);
+        munmap(map->base, map_length(map));
     }
     *map = (struct journal_map){.base = NULL};
 }

@@ -256,13 +256,13 @@ int __wrap_fallocate(int fd, int mode, off_t offset, off_t length)
 
 static GBytes *bytes_of(int fd)
 {
-    struct stat st;
+    struct stat64 st;
     uint8_t *data;
     ssize_t length;
 
-    __real_fstat(fd, &st);
+    __real_fstat64(fd, &st);
     data = g_malloc((gsize)st.st_size);
-    length = __real_pread(fd, data, (size_t)st.st_size, 0);
+    length = __real_pread64(fd, data, (size_t)st.st_size, 0);
     return g_bytes_new_take(data, (gsize)MAX(length, 0));
 }
 
@@ -282,12 +282,12 @@ static int wait_for_disk(ino_t inode)
 
 static int sync_file(int fd, int (*real)(int))
 {
-    struct stat st, named = {0};
+    struct stat64 st, named = {0};
     GBytes *bytes = NULL;
 
     if (plan(DISK_SYNC) < 0)
         return -1;
-    __real_fstat(fd, &st);
+    __real_fstat64(fd, &st);
     errno = wait_for_disk(st.st_ino);
     if (errno)
         return -1;
@@ -295,7 +295,7 @@ static int sync_file(int fd, int (*real)(int))
     if (disk.durable && S_ISREG(st.st_mode))
         bytes = bytes_of(fd);
     else if (disk.durable && S_ISDIR(st.st_mode))
-        __real_fstatat(fd, disk.name, &named, 0);
+        __real_fstatat64(fd, disk.name, &named, 0);
     if (real(fd) < 0)
         return -1;
     pthread_mutex_lock(&disk.mutex);
