@@ -164,6 +164,7 @@ static bool recover_handle_lock(struct fs *fs, struct hold *hold, const struct m
     struct owner *opener = here && meta->heirs ? recover_heir(fs, meta, 0)
                            : hold->owner       ? owner_ref(hold->owner)
                                                : NULL;
+    hold_set_handle_owner(hold, hold->owner, opener);
     hold->owner_final = true;
     survivor_new(fs, hold, here ? meta->device : 0, here ? meta->inode : 0, opener);
     owner_unref(opener);

@@ -147,7 +147,7 @@ static struct owner *hold_opener(const struct hold *hold)
 bool hold_is_owned_by(struct hold *hold, struct owner *who)
 {
     if (hold_survivor(hold)) {
-        return who && survivor_has_process(hold_survivor(hold), who);
+        return false; /* a process that has its file open may only have waited: what it asks is a new request */
     }
     if (who && who == hold->owner) {
         return true; /* it asks, so it lives, so nobody has inherited */
@@ -177,9 +177,6 @@ void hold_adopt(struct fs *fs, struct hold *hold, struct owner *who)
 
 bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
 {
-    if (hold_survivor(hold)) {
-        return survivor_allows_change(hold_survivor(hold), who) || (fs->options->owner_user && uid == hold->uid);
-    }
     if (who && who == hold->owner) {
         return true; /* as in hold_is_owned_by */
     }
@@ -193,6 +190,9 @@ bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid
         return true;
     }
     if ((fs->options->owner_user || !lives) && uid == hold->uid) {
+        return true;
+    }
+    if (who && hold_survivor(hold) && survivor_allows_change(hold_survivor(hold), who)) {
         return true;
     }
     return (lives && who && owner_descends(who, owner)) || hold_is_descendant(who, opener) ||

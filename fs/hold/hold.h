@@ -329,7 +329,7 @@ bool hold_needs_renewal(struct hold *hold);
 /* Reads the heirs of a living owner, if they are not known yet. */
 void hold_read_heirs(struct fs *fs, struct hold *hold);
 
-/* Is `who` the owner?  For a handle lock, also the process that opened the handle. */
+/* Is `who` the owner?  For a handle lock, also the process that opened the handle; of a surviving one nobody is. */
 bool hold_is_owned_by(struct hold *hold, struct owner *who);
 
 /* It became a handle lock.  The owner is `taker` and, after that has ended, `opener`, for which flock(1) may have

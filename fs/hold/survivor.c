@@ -37,17 +37,6 @@ void survivor_set_processes(struct survivor *survivor, const struct openers_foun
     survivor->walked = true;
 }
 
-bool survivor_has_process(const struct survivor *survivor, const struct owner *who)
-{
-    for (guint i = 0; i < survivor->processes->len; i++) {
-        const struct openers_process *process = &g_array_index(survivor->processes, struct openers_process, i);
-        if (!process->unseen && process->owner == who) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool survivor_is_only_of(const struct survivor *survivor, const struct owner *who)
 {
     const struct openers_process *first = &g_array_index(survivor->processes, struct openers_process, 0);
@@ -56,18 +45,15 @@ bool survivor_is_only_of(const struct survivor *survivor, const struct owner *wh
 
 bool survivor_allows_change(const struct survivor *survivor, struct owner *who)
 {
-    struct owner *owner = survivor->hold->owner;
-    if (!who) {
-        return false;
-    }
     for (guint i = 0; i < survivor->processes->len; i++) {
         const struct openers_process *process = &g_array_index(survivor->processes, struct openers_process, i);
-        bool seen = !process->unseen;
-        if (seen && (process->owner == who || (owner_alive(process->owner) && owner_descends(who, process->owner)))) {
+        bool holders = !process->unseen && process->uid == survivor->hold->uid;
+        if (holders &&
+            (process->owner == who || (owner_alive(process->owner) && owner_descends(who, process->owner)))) {
             return true;
         }
     }
-    return !survivor->walked && owner && owner_alive(owner) && owner_descends(who, owner);
+    return false;
 }
 
 struct owner *survivor_process(const struct survivor *survivor)

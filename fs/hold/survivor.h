@@ -3,7 +3,7 @@
  * It belongs to the processes that have its file of the dead mount open, until none of
  * them has.  This mount renews it meanwhile.  No handle of this mount has it, so only
  * three things end it: nobody has the file open any more, user.lease.break or its token,
- * or unlink(2) by one of its processes or a descendant of one.
+ * or unlink(2) by who might before, or by another process of the holder's user that has it open.
  *
  * survivor.c keeps what is known; verdict.c acts on what a walk through the processes
  * found (openers.h).
@@ -59,11 +59,9 @@ static inline struct survivor *hold_survivor(const struct hold *hold)
 void survivor_free(struct hold *hold);
 /* Takes over what a walk found. */
 void survivor_set_processes(struct survivor *survivor, const struct openers_found *found);
-/* Has this process its file open? */
-bool survivor_has_process(const struct survivor *survivor, const struct owner *who);
 /* Is it the only one, with one thread, so that it would wait for itself? */
 bool survivor_is_only_of(const struct survivor *survivor, const struct owner *who);
-/* Is it one of its processes, or a descendant of one? */
+/* Is it one of its processes, or a descendant of one?  Only those of the holder's user: another's may have waited. */
 bool survivor_allows_change(const struct survivor *survivor, struct owner *who);
 /* One of its processes, borrowed; else the process that took it, or NULL. */
 struct owner *survivor_process(const struct survivor *survivor);

@@ -261,16 +261,33 @@ START_TEST(look_at_the_name_asks_for_a_walk)
 }
 END_TEST
 
-/* --- its end before that -------------------------------------------------------------- */
-
-START_TEST(only_its_processes_may_remove_it)
+/* Who only has its file open may have waited for it. */
+START_TEST(touch_by_one_of_its_processes_is_refused)
 {
+    fake_openers_open(openers, INODE, alice, true);
     fake_openers_open(openers, INODE, carol, true);
     recover("L");
     walk();
+    for (int i = 0; i < 2; i++) {
+        w->pid = i ? alice : carol;
+        struct wire_file file = wire_created(w, "L", O_RDWR);
+        ck_assert_int_eq(wire_close(w, file), EBUSY);
+    }
+    check_holders("L", 1);
+}
+END_TEST
+
+/* --- its end before that -------------------------------------------------------------- */
+
+/* Of another user, a process that has its file open may have waited for it. */
+START_TEST(only_its_processes_may_remove_it)
+{
+    fake_openers_open(openers, INODE, carol, true);
+    fake_openers_open(openers, INODE, bob, true);
+    fake_openers_set_user(openers, bob, 1000);
+    recover("L");
+    walk();
     w->pid = bob;
-    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
-    w->pid = alice; /* who took it, and has closed it since */
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
     w->pid = carol;
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
@@ -372,6 +389,7 @@ static Suite *survive_suite(void)
     tcase_add_test(cases, try_waits_until_it_is_known_whether_anybody_has_it_open);
     tcase_add_loop_test(cases, process_whose_own_descriptor_blocks_it_is_told_so, 0, 2);
     tcase_add_test(cases, look_at_the_name_asks_for_a_walk);
+    tcase_add_test(cases, touch_by_one_of_its_processes_is_refused);
     tcase_add_test(cases, only_its_processes_may_remove_it);
     tcase_add_test(cases, break_ends_it_at_once);
     tcase_add_test(cases, its_processes_are_its_owners);

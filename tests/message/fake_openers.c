@@ -10,6 +10,7 @@ struct fake_opener {
     uint64_t inode; /* 0: it is hidden */
     pid_t pid;
     bool single_threaded;
+    uid_t uid;
 };
 
 struct openers_file {
@@ -97,6 +98,14 @@ void fake_openers_open(struct openers *o, uint64_t inode, pid_t pid, bool single
     g_array_append_val(o->open, opener);
 }
 
+void fake_openers_set_user(struct openers *o, pid_t pid, uid_t uid)
+{
+    for (guint i = 0; i < o->open->len; i++) {
+        struct fake_opener *opener = &g_array_index(o->open, struct fake_opener, i);
+        opener->uid = opener->pid == pid ? uid : opener->uid;
+    }
+}
+
 void fake_openers_hide(struct openers *o, pid_t pid)
 {
     fake_openers_open(o, 0, pid, true);
@@ -120,6 +129,7 @@ static void fake_report(struct openers *o, struct openers_file *file)
         const struct fake_opener *opener = &g_array_index(o->open, struct fake_opener, i);
         if (!opener->inode || opener->inode == file->inode) {
             struct openers_process process = {.owner = owner_get(o->owners, opener->pid),
+                                              .uid = opener->uid,
                                               .single_threaded = opener->single_threaded,
                                               .unseen = !opener->inode};
             if (process.owner) {

@@ -9,6 +9,8 @@ struct openers *fake_openers_new(struct owner_table *owners);
 /* This process has the file open, or no longer. */
 void fake_openers_open(struct openers *openers, uint64_t inode, pid_t pid, bool single_threaded);
 void fake_openers_close(struct openers *openers, uint64_t inode, pid_t pid);
+/* It is this user's, and not root's. */
+void fake_openers_set_user(struct openers *openers, pid_t pid, uid_t uid);
 /* It cannot be looked into: it counts for each file. */
 void fake_openers_hide(struct openers *openers, pid_t pid);
 /* A walk.  A file that nobody is seen with is reported as UNSURE first, and by the next walk in a row as NOBODY. */
