@@ -347,7 +347,9 @@ static void call_got_nothing(struct judge *judge, struct call *call, const struc
 {
     const struct judge_options *o = &judge->options;
     bool calm = mount_calm(judge, call->call.mount, call->call.when);
-    if (outcome == REFUSED) {
+    if (call->attempt->survivor) {
+        judge_survivor_check(judge, call->attempt); /* perhaps it was granted before its daemon died */
+    } else if (outcome == REFUSED) {
         call->attempt->ended = answer->when;
     } else if (answer->error != -1 && answer->error != ECONNABORTED && (calm || !o->keeps)) {
         call->attempt->ended = answer->when + (calm ? o->settle : o->ttl + o->margin);
@@ -359,6 +361,18 @@ static void call_got_nothing(struct judge *judge, struct call *call, const struc
 }
 
 /* --- it is answered: rights -------------------------------------------------------------- */
+
+/* A lock of a daemon before, whose file the caller has open itself? */
+static bool call_meets_own_survivor(const struct judge *judge, const struct call *call)
+{
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        if (hold->survivor && judge_survivor_is_open(judge, hold, call->process)) {
+            return true;
+        }
+    }
+    return false;
+}
 
 /* Was there, all the time, somebody's hold that the process may not end? */
 static void call_check_right(struct judge *judge, const struct call *call, const struct name *name,
@@ -806,6 +820,7 @@ static void call_refused(struct judge *judge, struct call *call, int error)
     } else if (error == EDEADLK) {
         const struct hold *ticket = call->handle->ticket;
         bool circle = waits_lead(judge, call, call, false, NULL, CYCLE_MAX) || call->changed ||
+                      call_meets_own_survivor(judge, call) ||
                       judge->given_up + judge->options.settle > call->call.when ||
                       (ticket && name_only(judge, ticket->name, call->call.when) != ticket);
         if (judge_rule(judge, JUDGE_DEADLOCK, !circle)) {

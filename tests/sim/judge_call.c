@@ -162,6 +162,8 @@ static void call_split(struct judge *judge, const struct call *call, struct hold
             rest->doubt = hold->doubt;
             rest->timeless = hold->timeless;
             rest->origin = hold->origin;
+            rest->survivor = hold->survivor;
+            rest->life = hold->life;
             rest->joined = hold->joined = true;
             for (guint i = 0; i < hold->name->calls->len; i++) { /* what is ending it ends all of it */
                 struct call *other = hold->name->calls->pdata[i];

@@ -19,6 +19,7 @@ struct hold *judge_hold_new(struct judge *judge, struct name *name, const struct
                           .sure = when,
                           .asked_of = name->anew,
                           .ttl = judge->options.ttl,
+                          .life = judge->mounts[claim->mount].deaths,
                           .owners = g_ptr_array_new()};
     hold->origin = hold->serial;
     for (const struct name *at = name; at->path[0]; at = judge_parent(judge, at)) {
@@ -569,6 +570,9 @@ bool judge_hold_may_end(const struct judge *judge, const struct hold *hold, cons
     if (judge->options.same_user && (mine->process->uid == process->uid || opener->uid == process->uid)) {
         return true;
     }
+    if (hold->survivor && (mine->process->uid == process->uid || opener->uid == process->uid)) {
+        return true; /* it may have had the file open when that was last looked at */
+    }
     for (guint i = 0; i < hold->owners->len; i++) {
         const struct process *owner = hold->owners->pdata[i];
         dead = dead && !process_lives(owner);
@@ -591,8 +595,10 @@ bool judge_hold_may_end(const struct judge *judge, const struct hold *hold, cons
 bool judge_hold_must_end(const struct judge *judge, const struct hold *hold, const struct process *process,
                          uint32_t mount)
 {
-    (void)judge;
     const struct process *owner = hold->owners->len ? hold->owner : hold->claim.process;
+    if (hold->survivor && (!owner || !judge_survivor_is_open(judge, hold, owner))) {
+        return false;
+    }
     return hold->claim.mount == mount && owner && process_lives(owner) && process_descends(process, owner, true);
 }
 

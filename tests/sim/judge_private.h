@@ -58,6 +58,7 @@ struct handle {
     uint64_t file; /* of that name, when it was opened */
     unsigned flags;
     unsigned descriptors;
+    unsigned life;          /* mount->deaths when it was opened */
     int64_t opened, closed; /* JUDGE_NEVER: it is open */
     bool asked, refused;    /* a lock on it, ever; and a time it was told that another holds */
     bool had;               /* a lease, once: if that was lost, closing takes none anew */
@@ -100,6 +101,8 @@ struct hold {
     int64_t ttl;
     unsigned pending;      /* calls that may be ending it */
     bool survives;         /* the daemon's death, if the next comes in time */
+    bool survivor;         /* a handle lock whose daemon has died, and whose store keeps it */
+    unsigned life;         /* mount->deaths when it was asked for */
     bool doubt;            /* the world has shaken it */
     bool ageless;          /* its age is told by a clock that was set since */
     bool anew;             /* its term begins anew when a daemon serves again */
@@ -201,6 +204,7 @@ struct mount {
     int64_t since[JUDGE_TROUBLES]; /* JUDGE_NEVER: none of that kind */
     int64_t calm;                  /* the last one ended then */
     bool died;                     /* a daemon of it did */
+    unsigned deaths;               /* how many */
     int64_t full;                  /* the last time that the store was full; -1: never */
     int64_t emptied;               /* its disk began anew then */
     bool dark;                     /* its host has lost its power, and no daemon has served since */
@@ -307,6 +311,9 @@ bool judge_hold_must_end(const struct judge *judge, const struct hold *hold, con
                          uint32_t mount);
 /* Or the daemon is on its way out, and has granted it all the same. */
 void judge_hold_daemon_died(struct judge *judge, struct hold *hold);
+/* Has anybody its file open, from before its daemon's death?  By a descriptor of `process`; NULL: of anybody. */
+void judge_survivor_check(struct judge *judge, struct hold *hold);
+bool judge_survivor_is_open(const struct judge *judge, const struct hold *hold, const struct process *process);
 void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct process *process);
 /* The token was read of that hold. */
 void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token);

@@ -159,6 +159,7 @@ struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, i
                               .file = call->name->file[call->call.mount],
                               .flags = call->call.flags,
                               .descriptors = 1,
+                              .life = judge->mounts[call->call.mount].deaths,
                               .opened = when,
                               .closed = JUDGE_NEVER,
                               .lost = JUDGE_NEVER,
@@ -178,6 +179,54 @@ struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, i
     return handle;
 }
 
+/* How long it takes until a daemon has seen twice that nobody has a file open. */
+#define SURVIVOR_PATIENCE (3 * JUDGE_SECOND)
+
+bool judge_survivor_is_open(const struct judge *judge, const struct hold *hold, const struct process *process)
+{
+    GHashTableIter handles;
+    void *value;
+    g_hash_table_iter_init(&handles, judge->handles);
+    while (g_hash_table_iter_next(&handles, NULL, &value)) {
+        const struct handle *handle = value;
+        bool same = handle == hold->claim.handle || handle->name == hold->name ||
+                    (hold->claim.handle && handle->name == hold->claim.handle->name);
+        if (same && handle->mount == hold->claim.mount && handle->life <= hold->life && handle->descriptors &&
+            (!process || g_hash_table_lookup(process->descriptors, handle))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It ends with the last descriptor of its file, and is certain no longer than its own. */
+void judge_survivor_check(struct judge *judge, struct hold *hold)
+{
+    const struct handle *handle = hold->claim.handle;
+    if (!handle || handle->closed != JUDGE_NEVER) {
+        hold->may_end = MIN(hold->may_end, judge->now);
+    }
+    if (!mount_troubled(judge, hold->claim.mount) && !judge_survivor_is_open(judge, hold, NULL)) {
+        hold->ended = MIN(hold->ended, judge->now + SURVIVOR_PATIENCE + judge->options.settle);
+    }
+}
+
+static void survivors_check(struct judge *judge, uint32_t mount)
+{
+    GHashTableIter names;
+    void *value;
+    g_hash_table_iter_init(&names, judge->names);
+    while (g_hash_table_iter_next(&names, NULL, &value)) {
+        const struct name *name = value;
+        for (guint i = 0; i < name->holds->len; i++) {
+            struct hold *hold = name->holds->pdata[i];
+            if (hold->survivor && hold->claim.mount == mount) {
+                judge_survivor_check(judge, hold);
+            }
+        }
+    }
+}
+
 /* What the kernel does not wait for: a handle's locks end with it a moment later. */
 static void handle_closed(struct judge *judge, struct handle *handle, int64_t when)
 {
@@ -191,16 +240,22 @@ static void handle_closed(struct judge *judge, struct handle *handle, int64_t wh
         struct hold *hold = handle->name->holds->pdata[i];
         judge_hold_handle_closed(hold, handle, when);
         bool ends = hold->claim.kind == KIND_FLOCK || (hold->claim.kind == KIND_RECORD && hold->claim.ofd);
+        ends = ends && !hold->survivor;
         if (hold->claim.handle == handle && ends) {
             judge_hold_end(judge, hold, when, ended, false);
         }
     }
-    if (handle->ticket && handle->asked) {
+    if (handle->ticket && handle->ticket->survivor) {
+        handle->ticket->may_end = MIN(handle->ticket->may_end, when);
+    } else if (handle->ticket && handle->asked) {
         judge_hold_end(judge, handle->ticket, when, ended, false);
     } else if (handle->ticket) {
         handle->ticket->may_end = MIN(handle->ticket->may_end, when); /* it may stay, as a lease */
     }
     handle->ticket = NULL;
+    if (judge->options.keeps) {
+        survivors_check(judge, handle->mount);
+    }
 }
 
 bool judge_close_one(struct judge *judge, struct process *process, struct handle *handle, int64_t when)
@@ -230,7 +285,7 @@ static void process_end_records(struct judge *judge, struct process *process, st
 {
     for (guint i = 0; i < name->holds->len; i++) {
         struct hold *hold = name->holds->pdata[i];
-        if (hold->claim.kind == KIND_RECORD && !hold->claim.ofd && hold->claim.process == process) {
+        if (hold->claim.kind == KIND_RECORD && !hold->claim.ofd && hold->claim.process == process && !hold->survivor) {
             bool troubled = mount_troubled(judge, hold->claim.mount);
             judge_hold_end(judge, hold, when, troubled ? JUDGE_NEVER : when + judge->options.settle, false);
         }
@@ -384,6 +439,12 @@ void judge_hold_daemon_died(struct judge *judge, struct hold *hold)
     if (hold_outlives_daemon(hold) && (o->keeps || o->remote)) {
         hold_may_survive(judge, hold);
         hold->doubt = true;
+    } else if (o->keeps && hold->claim.kind >= KIND_FLOCK) {
+        hold->survivor = true;
+        hold->ended = JUDGE_NEVER;
+        /* a ticket that waited is gone, and what is only being asked for was perhaps not granted */
+        hold->doubt = hold->doubt || hold->claim.kind == KIND_TICKET || hold->begun == JUDGE_NEVER;
+        judge_survivor_check(judge, hold);
     } else {
         judge_hold_end(judge, hold, judge->now, judge->now + (o->remote ? hold->ttl + o->margin : o->settle), false);
     }
@@ -471,6 +532,7 @@ static void trouble_on_mount(struct judge *judge, enum judge_trouble trouble, ui
         mount->since[trouble] = begins ? judge->now : JUDGE_NEVER;
     }
     mount->died = mount->died || trouble == JUDGE_DEAD;
+    mount->deaths += trouble == JUDGE_DEAD && begins;
     mount->dark = mount->dark && (trouble != JUDGE_DEAD || begins);
     bool forgets = trouble == JUDGE_DEAD && begins && !judge->options.keeps && !judge->options.remote;
     if (forgets || trouble == JUDGE_EMPTIED) {
@@ -523,6 +585,7 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
     for (uint32_t i = 0; of_mounts && i < JUDGE_MOUNTS; i++) {
         if (mount == JUDGE_ALL || mount == i) {
             trouble_on_mount(judge, trouble, i, begins);
+            survivors_check(judge, i);
         }
     }
 }

@@ -13,6 +13,7 @@ struct kernel {
     struct host *host;
     struct kernel_options options;
     int descriptor;
+    dev_t device;
     bool dead;
     uint64_t next_unique;
     int64_t late;       /* when the last of what nobody waits for leaves: an inode is forgotten behind its files */
@@ -63,8 +64,10 @@ static const char *kernel_opcode(uint32_t opcode)
 
 struct kernel *kernel_new(struct host *host, const struct kernel_options *options)
 {
+    static dev_t devices;
     struct kernel *kernel = g_new0(struct kernel, 1);
     kernel->host = host;
+    kernel->device = ++devices;
     kernel->options = *options;
     kernel->next_unique = 2;
     kernel->interrupts = g_queue_new();
@@ -94,6 +97,11 @@ int kernel_descriptor(const struct kernel *kernel)
 struct host *kernel_host(const struct kernel *kernel)
 {
     return kernel->host;
+}
+
+dev_t kernel_device(const struct kernel *kernel)
+{
+    return kernel->device;
 }
 
 unsigned kernel_mount(const struct kernel *kernel)
@@ -475,6 +483,7 @@ struct kernel_node *kernel_learn(struct kernel *kernel, const struct fuse_entry_
     }
     node->type = out->attr.mode & S_IFMT;
     node->links = out->attr.nlink;
+    node->ino = out->attr.ino;
     node->lookups++;
     return node;
 }

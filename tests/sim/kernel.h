@@ -39,7 +39,7 @@ struct kernel_lock {
 };
 
 struct kernel_node {
-    uint64_t id, lookups;
+    uint64_t id, lookups, ino;
     unsigned references;
     mode_t type;
     unsigned links, files; /* as the kernel counts them: the attributes' st_nlink, and what is open */
@@ -85,6 +85,8 @@ struct kernel *kernel_of(int fd);
 int kernel_descriptor(const struct kernel *kernel);
 struct host *kernel_host(const struct kernel *kernel);
 unsigned kernel_mount(const struct kernel *kernel);
+/* Of this mount and no other one, ever. */
+dev_t kernel_device(const struct kernel *kernel);
 /* FUSE_INIT is the first message. */
 void kernel_greet(struct kernel *kernel);
 /* The daemon has ended: all requests are answered ECONNABORTED. */

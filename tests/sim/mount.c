@@ -19,6 +19,7 @@
 #include "fs/kernel/request.h"
 #include "fs/ops/ops.h"
 #include "fs/options/options.h"
+#include "fs/process/openers.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/kernel.h"
 #include "tests/sim/loop.h"
@@ -221,6 +222,9 @@ static bool mount_begin(struct mount *mount, struct daemon *daemon)
         return false;
     }
     daemon->fs = fs_new(daemon->loop, daemon->backend, &mount->options);
+    daemon->fs->device = kernel_device(mount->kernel);
+    daemon->fs->openers = openers_new(daemon->loop, daemon->fs->owners, -1);
+    openers_set_own_device(daemon->fs->openers, daemon->fs->device);
     fuse_opt_add_arg(&args, "sim");
     daemon->session = fuse_session_new(&args, &ops_table, sizeof ops_table, daemon->fs);
     fuse_opt_free_args(&args);

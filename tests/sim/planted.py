@@ -53,6 +53,9 @@ m+|fs/hold/rights.c|    if (uid == rights->uid) {|    if (true) {
 m+|fs/kernel/request.c|        if (r->queue) {\n            request_unpark(r);|        if (false) {\n            request_unpark(r);
 r|fs/kernel/request.c|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= clock_now()) {|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake + 60000 <= clock_now()) {
 l+|backend/local/loop.c|    if (local_is_recorded(l, ticket) && !ticket->guarded) {\n        local_store_put_end(l->store, ticket->fence, ticket->kind);\n    }|    (void)l;
+l+|backend/local/replay.c|(handle_lock && claim.wait)|(handle_lock && (claim.wait \\|\\| lease->kind == BACKEND_FCNTL))
+l+|fs/hold/verdict.c|    if (found->verdict == OPENERS_NOBODY) {|    if (found->verdict == OPENERS_NOBODY \\|\\| (survivor->hold->owner && !owner_alive(survivor->hold->owner))) {
+l+|fs/hold/verdict.c|    if (found->verdict == OPENERS_NOBODY) {|    if (found->verdict == OPENERS_NOBODY \\|\\| (found->count == 1 && found->processes[0].unseen)) {
 l+|backend/journal/file.c|        if (n < 0 && errno == EINTR) {\n            continue;\n        }\n        if (n < 0) {\n            return -errno;\n        }\n        data += n;\n        length -= (size_t)n;|        if (n < 0) {\n            return -errno;\n        }\n        return 0;
 l|backend/journal/file.c|    file->chain = file->written_chain;\n    file->sequence = file->written_sequence;\n    if (file->map.base|    if (file->map.base
 l|backend/journal/file.c|    bool lost = mark->rebooted && bad >= mark->synced;|    bool lost = false;
