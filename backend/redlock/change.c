@@ -104,27 +104,6 @@ static void change_release(struct redlock_call *call)
     }
 }
 
-/* A lock owner has given back bytes: the lock itself when nothing is left. */
-static void change_release_range(struct redlock_call *call)
-{
-    struct redlock *r = call->r;
-    GHashTableIter each;
-    gpointer id, of;
-    g_hash_table_iter_init(&each, r->holds);
-    while (!*call->request->id && g_hash_table_iter_next(&each, &id, &of)) {
-        const struct redlock_hold *hold = of;
-        if (hold->lock_owner == call->request->claim.lock_owner && strcmp(hold->name, call->name) == 0 &&
-            !remote_ticket_find(&r->remote, id)) {
-            g_strlcpy(call->request->id, id, sizeof call->request->id);
-        }
-    }
-    if (*call->request->id) {
-        change_release(call);
-    } else {
-        change_settle(call, BACKEND_OK);
-    }
-}
-
 /* --- what is held --- */
 
 static void change_on_renewed(struct redlock_call *call)
@@ -167,9 +146,6 @@ static void change_on_changed(struct redlock_call *call)
     }
     if (hold) {
         hold->revision = verdict == VOTE_WON ? call->revision : ++r->revisions;
-        hold->lock_owner = verdict == VOTE_WON && call->request->procedure == REMOTE_CONVERT
-                               ? call->request->claim.lock_owner
-                               : hold->lock_owner;
     }
     change_answer(call,
                   verdict == VOTE_WON    ? BACKEND_OK
@@ -224,7 +200,6 @@ uint64_t redlock_change_call(struct remote_request *request, struct remote_ticke
     static void (*const begin[REMOTE_PROCEDURES])(struct redlock_call * call) = {
         [REMOTE_ACQUIRE] = redlock_acquire_begin,
         [REMOTE_RELEASE] = change_release,
-        [REMOTE_RELEASE_RANGE] = change_release_range,
         [REMOTE_RENEW] = change_kept,
         [REMOTE_SET] = change_kept,
         [REMOTE_CONVERT] = change_convert,

@@ -22,7 +22,6 @@ struct redlock_hold *redlock_keep_new(struct redlock *r, const struct remote_tic
     struct redlock_hold *hold = g_new0(struct redlock_hold, 1);
     g_strlcpy(hold->id, id, sizeof hold->id);
     hold->name = g_strdup(t->lock->name);
-    hold->lock_owner = t->lock_owner;
     hold->revision = revision;
     g_hash_table_remove(r->tries, t->id);
     g_hash_table_replace(r->holds, g_strdup(t->id), hold);

@@ -50,7 +50,6 @@ struct redlock_node {
 /* What this mount knows of a ticket that holds. */
 struct redlock_hold {
     char *name;
-    uint64_t lock_owner;     /* or 0 */
     char id[REMOTE_ID_SIZE]; /* what stands in the key: of several of one handle or lock owner the first one's */
     uint64_t revision;       /* of its record, as far as a majority has it */
 };

@@ -290,7 +290,7 @@ static void acquire_answered(struct remote_request *request, const struct remote
     } else if (answer->repeated && remote_ticket_find_joined(t)) { /* an earlier try may have been granted */
         acquire_undo(r, t, answer->result);
     } else {
-        acquire_refused(r, t, answer->result, answer->info);
+        acquire_refused(r, t, answer->result, answer->result == BACKEND_BUSY ? answer->info : NULL);
     }
 }
 

@@ -116,11 +116,23 @@ void remote_send_undo(struct remote *r, const struct remote_ticket *t, backend_d
 bool remote_release_range(struct remote *r, struct remote_ticket *t, uint64_t start, uint64_t end, backend_done *done,
                           void *arg)
 {
+    bool whole = !(r->backend.features & (BACKEND_CAN_RANGE | BACKEND_CAN_SHARE)),
+         left = remote_ticket_cut_range(t, start, end);
+    if (left && whole) { /* the store knows of no bytes */
+        if (done) {
+            done(arg, BACKEND_OK);
+        }
+        return true;
+    }
+    if (whole) {
+        remote_send_release(r, t, "", done, arg);
+        remote_ticket_free(r, t);
+        return false;
+    }
     struct remote_request *request = remote_request_new_done(r, NULL, done, arg);
     request->name = g_strdup(t->lock->name);
     request->claim = (struct backend_claim){.lock_owner = t->lock_owner, .start = start, .end = end};
     request->ttl = t->head.ttl;
-    bool left = remote_ticket_cut_range(t, start, end);
     if (!left) {
         remote_ticket_free(r, t);
     }

@@ -120,7 +120,9 @@ enum remote_procedure {
     REMOTE_RELEASE, /* ends ticket `id` on `name`.  If it has changed another ticket of its lock owner there, that is
                        as it was before.  OK, also if it was gone; BUSY: others share the lock, so that cannot be as it
                        was; STALE: the lock owner has lost it for that reason */
-    REMOTE_RELEASE_RANGE, /* the bytes of `claim` of its lock owner on `name`.  OK */
+    REMOTE_RELEASE_RANGE, /* the bytes of `claim` of its lock owner on `name`.  OK.  Of a store with BACKEND_CAN_RANGE
+                             or BACKEND_CAN_SHARE; others have the whole lock until nothing is left, and get a RELEASE
+                           */
     REMOTE_RENEW,         /* extends t to `ttl` from now.  OK; STALE: it does not hold; BUSY: it holds in another mode
                              than that of `claim` */
     REMOTE_SET,           /* t to `change`.  OK, STALE */
