@@ -19,10 +19,10 @@ local function covers(held, wanted)
   return true
 end
 
-if is_uncontended(id) then
+if is_lone(id) then
   if a.mode ~= 0 then return 2 end
-  uncontended.l = a.ttl
-  keep_uncontended(a.left)
+  lone.l = a.ttl
+  keep_lone(a.left)
   return 1
 end
 local t = load(id)
