@@ -83,6 +83,18 @@ static void verdict_on_holders(void *arg, enum backend_result result, const stru
     question_free(question);
 }
 
+/* A walk that began before the request may have seen a descriptor that its process has closed since: the next one
+ * decides. */
+static bool verdict_is_later(struct request *r)
+{
+    bool later = r->walk_since;
+    if (!later) {
+        r->walk_since = clock_now();
+        openers_ask(r->fs->openers);
+    }
+    return later;
+}
+
 static void verdict_find_deadlocks(const struct node *node, GPtrArray *found)
 {
     const struct hold *hold;
@@ -90,7 +102,7 @@ static void verdict_find_deadlocks(const struct node *node, GPtrArray *found)
     uint32_t here;
     LIST_FOREACH(hold, &node->waiting, link) {
         for (r = hold_first_parked(hold); r; r = TAILQ_NEXT(r, parked)) {
-            if (verdict_waits_for_itself(r, &here) && !g_ptr_array_find(found, r, NULL)) {
+            if (verdict_waits_for_itself(r, &here) && verdict_is_later(r) && !g_ptr_array_find(found, r, NULL)) {
                 g_ptr_array_add(found, request_ref(r));
             }
         }
@@ -207,7 +219,9 @@ static void verdict_settle(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     verdict_resume_asking(fs);
-    verdict_end_deadlocks(fs);
+    if (!openers_is_wanted(fs->openers)) {
+        verdict_end_deadlocks(fs);
+    }
     verdict_count_waiters(fs);
     if (!TAILQ_EMPTY(&fs->survivors->asking)) {
         verdict_schedule(fs, VERDICT_RETRY);

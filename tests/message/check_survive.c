@@ -236,13 +236,32 @@ START_TEST(process_whose_own_descriptor_blocks_it_is_told_so)
     ck_assert(wire_waits(w, waiting)); /* carol can close it */
     fake_openers_close(openers, INODE, carol);
     walk();
+    ck_assert(wire_waits(w, waiting)); /* that walk may have begun before it closed its descriptor */
+    walk();
     ck_assert_int_eq(wire_result(w, waiting), EDEADLK);
     ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
     fake_openers_close(openers, INODE, alice);
     fake_openers_open(openers, INODE, alice, false); /* another thread may close it */
     waiting = wire_flock(w, file, LOCK_EX);
     walk();
+    walk();
     ck_assert(wire_waits(w, waiting));
+    fake_openers_close(openers, INODE, alice);
+    walk();
+    walk();
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+}
+END_TEST
+
+START_TEST(walk_that_saw_a_descriptor_before_it_was_closed_makes_no_deadlock)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    walk();
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    uint64_t waiting = wire_flock(w, file, LOCK_EX);
+    walk();
     fake_openers_close(openers, INODE, alice);
     walk();
     walk();
@@ -388,6 +407,7 @@ static Suite *survive_suite(void)
     tcase_add_test(cases, walks_every_second_end_when_the_waiter_gives_up);
     tcase_add_test(cases, try_waits_until_it_is_known_whether_anybody_has_it_open);
     tcase_add_loop_test(cases, process_whose_own_descriptor_blocks_it_is_told_so, 0, 2);
+    tcase_add_test(cases, walk_that_saw_a_descriptor_before_it_was_closed_makes_no_deadlock);
     tcase_add_test(cases, look_at_the_name_asks_for_a_walk);
     tcase_add_test(cases, touch_by_one_of_its_processes_is_refused);
     tcase_add_test(cases, only_its_processes_may_remove_it);
