@@ -1,5 +1,5 @@
 #!/bin/bash
-# A lease outlives its daemon: the daemon is killed (-9) at random moments and started again as the shipped unit does it,
+# A lock outlives its daemon: the daemon is killed (-9) at random moments and started again as the shipped unit does it,
 # while processes of two users, in two mount namespaces, take leases, flocks, byte ranges, open file description locks
 # and tickets, and leave descriptors to their children.  No two hold what excludes each other, an unfenced counter loses
 # nothing, and nothing is left when nobody has a file open.
@@ -8,14 +8,16 @@
 #
 #     E2E_KILLS=500 E2E_LIMIT=3000 tests/e2e/test_kills.sh
 #
-# Environment: E2E_KILLS (20); E2E_KILL_KINDS, what the processes take (lease; all of it is
-# lease,flock,range,ofd,ticket,inherited: handle locks still end with their daemon); STRESS_SEED; STRESS_PROGRAMS, the directory of the programs (default: tests/stress of the
-# build directory).
+# Environment: E2E_KILLS (20); E2E_KILL_KINDS, what the processes take (lease,flock,range,ofd,ticket,inherited);
+# STRESS_SEED; STRESS_PROGRAMS, the directory of the programs (default: tests/stress of the build directory).
+# shellcheck source=visible.sh
+. "$(dirname "$0")/visible.sh"
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 KILLS_PROGRAM=${STRESS_PROGRAMS:-${top_builddir:-.}/tests/stress}/kills
 [ -x "$KILLS_PROGRAM" ] || skip_all "no program kills: make check builds it, or set STRESS_PROGRAMS"
+sees_all || skip_all "needs CAP_SYS_PTRACE"
 
 # Mounts in it are passed on to the namespaces of the workers.
 top=$TEST_DIR/top
@@ -41,7 +43,8 @@ kills memory --kills 5
 expect_is $? 3 status
 expect grep -q '^overlap:' "$TEST_DIR/kills"
 
-it "no lease ends with its daemon on a local store"
-expect kills "local:$TEST_DIR/store" --kills "${E2E_KILLS:-20}" --kinds "${E2E_KILL_KINDS:-lease}"
+it "no lock ends with its daemon on a local store"
+expect kills "local:$TEST_DIR/store" --kills "${E2E_KILLS:-20}" \
+    --kinds "${E2E_KILL_KINDS:-lease,flock,range,ofd,ticket,inherited}"
 
 finish

@@ -1,17 +1,12 @@
 #!/bin/bash
 # Handle locks outlive their daemon: killed, and started again as the shipped unit does, while processes keep their
 # descriptors.
-
-# A process that nobody may look into counts as having every file open.  Where pid 1 is such a one, as in some sandboxes,
-# the test has a pid namespace of its own.
-if [ "$(id -u)" = 0 ] && [ -z "${E2E_PIDS:-}" ] && ! readlink /proc/1/fd/0 >/dev/null 2>&1 &&
-    unshare --pid --fork --mount-proc true 2>/dev/null; then
-    E2E_PIDS=1 exec unshare --pid --fork --mount-proc --kill-child "$0" "$@"
-fi
+# shellcheck source=visible.sh
+. "$(dirname "$0")/visible.sh"
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 [ "$(id -u)" = 0 ] || skip_all "needs root"
-readlink /proc/1/fd/0 >/dev/null 2>&1 || skip_all "needs CAP_SYS_PTRACE"
+sees_all || skip_all "needs CAP_SYS_PTRACE"
 
 STORE=$TEST_DIR/store
 mkdir -m 700 "$STORE"
