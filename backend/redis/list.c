@@ -232,8 +232,8 @@ void redis_list(struct remote_request *request)
     l->names = g_string_chunk_new(4096);
     l->last = g_string_chunk_insert(l->names, request->after);
     l->max = MIN(request->max, REDIS_LIST_MAX);
-    int64_t patience = redis_patience(r);
-    l->until = clock_now() + (patience ? patience : r->timeout);
+    int64_t timeout = redis_request_timeout(r);
+    l->until = clock_now() + (timeout ? timeout : r->timeout);
     l->asked = g_ptr_array_new();
     l->found = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
     l->infos = g_ptr_array_new_with_free_func(list_info_free);

@@ -97,7 +97,9 @@ static void marker_set_stamp(struct remote *remote, const char *stamp, bool chan
 {
     struct redis *r = (struct redis *)remote;
     redis_conn_stamp(r->conn, stamp);
-    r->noted = changed ? 0 : r->noted;
+    if (changed) {
+        r->uncontended.leases_noted = 0;
+    }
 }
 
 static void marker_restore_directory(struct remote *remote, const char *name)

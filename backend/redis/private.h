@@ -1,18 +1,20 @@
-/* private: what the files of the Redis backend share.
+/* private: what the files of the Redis backend share.  From the top to the ground; no file calls one above it:
  *
- * From the top to the ground; none calls one above it.
- *
- * redis.c    the backend: start, connection up and down, messages
- * marker.c   the marker of the epoch, for backend/remote/epoch.h
- * recover.c  the leases of a mount that starts again
- * revoke.c   ending holders by name, on whichever mount
- * change.c   what is done to tickets
- * acquire.c  taking, waiting and claiming; the heartbeat of those that wait
- * ask.c      questions, and directories
- * list.c     the names in a directory
- * watch.c    names that others hold
- * key.c      names to keys, and calls of scripts
- * pack.c     what a script is to do, as one value
+ * redis.c        the backend: start, connection up and down, messages
+ * recover.c      the leases of a mount that starts again
+ * uncontended.c  short scripts for a lock with one ticket; every request begins here
+ * procedures.c   requests as scripts, from one table
+ * marker.c       the marker of the epoch, for backend/remote/epoch.h
+ * revoke.c       ends holders by name, on whichever mount
+ * list.c         the names in a directory
+ * stat.c         what a name is, and who holds it
+ * directory.c    makes, changes and removes directories
+ * waiters.c      the heartbeat of waiters; watches locks that other clients hold
+ * watch.c        watches names for the file system
+ * reply.c        what a reply says
+ * calls.c        builds and sends calls of scripts
+ * key.c          names to keys
+ * pack.c         the argument of a script, as one value
  */
 #ifndef BACKEND_REDIS_PRIVATE_H
 #define BACKEND_REDIS_PRIVATE_H
@@ -36,6 +38,15 @@ struct redis_watch {
     bool rests;  /* the server is not to tell of it, because a ticket of this mount waits for it */
 };
 
+/* What uncontended.c keeps. */
+struct redis_uncontended {
+    GHashTable *releases;  /* name -> struct uncontended_release: pending ones */
+    GPtrArray *collected;  /* renewals of this turn of the loop: of struct remote_request; or NULL */
+    GHashTable *renewals;  /* such arrays: that one, and the pending ones */
+    ev_prepare collecting; /* is fed to the loop */
+    clock_ms leases_noted; /* when the expiry of the set of this mount's leases was renewed; 0: that set may be gone */
+};
+
 struct redis {
     struct remote remote;
     struct redis_conn *conn;
@@ -54,7 +65,6 @@ struct redis {
     char *about;         /* how the mount describes itself: see backend/format.h */
     enum redis_kind kind;
     bool was_up;
-    clock_ms noted; /* when the set of this mount's leases was last told how long it is kept; 0: it may be none */
     clock_ms down_since;
     int64_t timeout;     /* of a request */
     GPtrArray *warnings; /* of INFO, as of when it came up */
@@ -64,10 +74,9 @@ struct redis {
     struct epoch epoch;
     unsigned wait;                   /* replicas that must have what is believed */
     struct redis_recovery *recovery; /* until all is found that this mount held before; or NULL */
-    GPtrArray *gathered;             /* renewals of this turn of the loop: of struct remote_request; or NULL */
-    GHashTable *renewals;            /* such arrays: that, and those that are not answered */
-    ev_prepare gathering;            /* is fed to the loop */
-    GHashTable *releases;    /* name -> struct remote_request: what is asked in the short way of release_lone.lua */
+    struct redis_uncontended uncontended;
+    LIST_HEAD(, redis_stat_flow) stats;
+    LIST_HEAD(, redis_directory_flow) directory_flows;
     GHashTable *directories; /* name -> struct backend_directory: as they were last seen */
 };
 
@@ -78,43 +87,49 @@ static inline struct redis *redis_of(const struct remote_request *request)
 
 /* --- key.c --- */
 
+#define REDIS_SIDE "lfs:" /* all side keys begin with it */
+
+/* The key of a name in r->key, which the next call overwrites: a call has twenty keys.  `letter`: 0: the lock's own
+ * key; 'm': that of the mount's leases; else that side key. */
+GString *redis_key_make(struct redis *r, char letter, const char *name);
+/* Is it a side key, which no lock can have? */
+bool redis_key_is_side(const char *key);
+/* Has it a {tag}, which puts all keys that begin with it into one hash slot of a Cluster? */
+bool redis_key_has_tag(const char *key);
+/* Can a lock have this name?  The root always can. */
+bool redis_key_allowed(struct redis *r, const char *name);
+/* The digest of a mount's identity, behind the prefix, as the key of its leases has it.  A new string. */
+char *redis_identity(struct redis *r, const char *identity);
+/* The key of a lock, or of the root.  A new string. */
+char *redis_key(struct redis *r, const char *name);
+/* The same of a side key. */
+char *redis_side_key(struct redis *r, char letter, const char *name);
+
+/* The name of the lock whose key or side key this is; NULL: of none.  A new string. */
+char *redis_key_name(struct redis *r, const char *key, size_t length);
+
+/* --- calls.c --- */
+
 #define REDIS_WORDS_MAX 6
 
+/* A call that is being built, one at a time: the caller sets `r` and `script`. */
 struct redis_call {
     struct redis *r;
     enum redis_script_id script;
-    guint fields; /* of its first argument that is no key */
+    guint fields; /* of ARGV[1], a table to the script */
     guint word_count;
-    struct redis_argument words[REDIS_WORDS_MAX]; /* those behind it */
+    struct redis_argument words[REDIS_WORDS_MAX]; /* ARGV[2] and so on */
 };
 
-/* Whether it may be a side key, so that no lock can have it. */
-bool redis_key_is_side(const char *key);
-/* Whether it has a {tag}, by which all that begins with it is in one hash slot of a Cluster. */
-bool redis_key_has_tag(const char *key);
-/* Whether a name may be a key; the root may always. */
-bool redis_key_allowed(struct redis *r, const char *name);
-/* Digested, as it stands in the key of the mount's leases: behind the prefix.  A new string. */
-char *redis_identity(struct redis *r, const char *identity);
-/* The key of a lock, or what stands for that of the root; a new string. */
-char *redis_key(struct redis *r, const char *name);
-/* The same of a side key, as redis_call_key names it. */
-char *redis_side_key(struct redis *r, char letter, const char *name);
-
-/* What a script may take without unpacking its first argument, in that order; numbers are not negative. */
+/* ARGV[2] and so on, which a script reads without unpacking; numbers are not negative. */
 void redis_call_word(struct redis_call *call, const char *text);
 void redis_call_word_number(struct redis_call *call, int64_t number);
-/* What the set of the mount's leases has of a lock; '' if it is none. */
-void redis_call_word_lease(struct redis_call *call, const char *id, const char *name, bool lease);
-/* A call with the keys that common.lua takes, for a lock or for a directory's
- * queue, and its first fields: leaf and sequence.  With `numbered` also those
- * of the directory's queue, when the leaf may be a name in it. */
-void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script_id script, const char *name,
-                     bool sequence, const char *numbered);
-/* The same with the keys of acquire_free.lua and of release_lone.lua. */
-void redis_call_free(struct redis_call *call, struct redis *r, const char *name);
-void redis_call_lone(struct redis_call *call, struct redis *r, const char *name);
-/* 0: the lock's own; 'm': that of the mount's leases, without a name. */
+/* The keys that head.lua names, of a lock, or (`sequence`) of a directory's queue.  `numbered`: letters of further side
+ * keys of its directory, if the leaf can be a name of a sequence; or NULL. */
+void redis_call_lock(struct redis_call *call, const char *name, bool sequence, const char *numbered);
+/* Side keys of one name, which differ in the letter only. */
+void redis_call_sides(struct redis_call *call, const char *letters, const char *name);
+/* One key: see redis_key_make. */
 void redis_call_key(struct redis_call *call, char letter, const char *name);
 /* Fields of the one argument, a table to the script. */
 void redis_call_leaf(struct redis_call *call, const char *name, bool sequence);
@@ -133,17 +148,13 @@ void redis_call_texts(struct redis_call *call, const char *field, const GPtrArra
 void redis_call_kin(struct redis_call *call, const struct remote_ticket *t, struct backend_identity kin);
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim);
 /* Keys and first fields of a call about a ticket. */
-void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_script_id script,
-                       const struct remote_ticket *t);
+void redis_call_ticket(struct redis_call *call, const struct remote_ticket *t);
 /* What is to be sent, KEYS and then ARGV; until redis_call_end. */
 const struct redis_argument *redis_call_arguments(struct redis_call *call, size_t *ret_keys, size_t *ret_count);
 void redis_call_end(struct redis *r);
-/* Who asks when the server has long been away is not kept as long; 0: the default. */
-int64_t redis_patience(const struct redis *r);
+/* ms for a request; 0: the default.  While the server has been away for long, requests fail sooner. */
+int64_t redis_request_timeout(const struct redis *r);
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg);
-
-/* The name of the lock that this key is of, or belongs to as a side key; NULL if it cannot be one.  A new string. */
-char *redis_key_name(struct redis *r, const char *key, size_t length);
 
 /* --- replies --- */
 
@@ -181,27 +192,29 @@ void redis_marker_watch(struct redis *r);
 /* Whether that is the marker's key. */
 bool redis_marker_is_key(struct redis *r, const char *key, size_t length);
 
-/* --- acquire.c --- */
+/* --- uncontended.c --- */
 
-void redis_test(struct remote_request *request);
-/* Whether it is asked for in the short way first; and that. */
-bool redis_acquire_may_be_free(struct redis *r, const struct remote_ticket *t);
-void redis_acquire_fill_free(struct redis_call *call, struct redis *r, const struct remote_ticket *t);
-/* With `test` what would stand in its way. */
-void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct remote_ticket *t, bool test);
-/* Values are borrowed of `given`, of `holder`, which the caller clears, and of *ret_segments, which it frees. */
-void redis_acquire_read(const struct remote_request *request, const struct redis_answer *given,
-                        struct remote_answer *answer, struct backend_info *holder, GArray **ret_segments);
+/* As struct remote_store says: by a short script if there may be one ticket only, else by redis_procedure_send. */
+uint64_t redis_send_request(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
+/* The keys and the id of a lease, in a call of uncontended_recover.lua. */
+void redis_uncontended_add_lease(struct redis_call *call, const char *id, const char *path);
+void redis_uncontended_init(struct redis *r);
+/* Sends nothing more; before the tickets are freed.  Frees the rest; behind the connection. */
+void redis_uncontended_stop(struct redis *r);
+void redis_uncontended_clear(struct redis *r);
+
+/* --- procedures.c --- */
+
+/* Sends the full script of the request.  As struct remote_store says. */
+uint64_t redis_procedure_send(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
+/* Reads its answer, and calls request->on_answer. */
+void redis_procedure_answer(struct remote_request *request, const struct redis_answer *given);
+
+/* --- waiters.c --- */
+
 /* As struct remote_store says. */
 void redis_send_heartbeat(struct remote *remote, struct remote_ticket *const *tickets, size_t count);
-void redis_watch(struct remote *remote, struct remote_ticket *t);
-
-/* --- change.c --- */
-
-/* As struct remote_store says. */
-uint64_t redis_send_request(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
-/* What was gathered in this turn of the loop. */
-void redis_send_renewals(struct redis *r);
+void redis_watch_lock(struct remote *remote, struct remote_ticket *t);
 
 /* --- revoke.c --- */
 
@@ -215,21 +228,31 @@ void redis_revoke_heard(struct redis *r, const char *number);
 /* At the end: completions are not called. */
 void redis_revoke_end_all(struct redis *r);
 
-/* --- ask.c --- */
+/* --- stat.c --- */
 
 void redis_stat(struct remote_request *request);
-void redis_change_directory(struct remote_request *request);
-/* `reply` from element `first` on is what describe of common.lua tells of that name. */
+/* `reply` from element `first` on is what describe of look.lua says of that name. */
 void redis_describe(struct redis *r, const char *name, const redisReply *reply, size_t first,
                     struct backend_info *info);
-/* It was ours, and has expired: the server did not know that yet when it answered. */
+/* Is the described holder a ticket of this mount that has expired?  The server did not know that when it answered. */
 bool redis_is_expired(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info);
 void redis_info_clear(struct backend_info *info);
+/* At the end: completions are not called. */
+void redis_stat_end_all(struct redis *r);
 
+/* --- directory.c --- */
+
+/* REMOTE_MKDIR, REMOTE_RMDIR, REMOTE_SET_DIRECTORY */
+void redis_change_directory(struct remote_request *request);
+/* Remembers the attributes of a directory that was seen. */
+void redis_directory_note(struct redis *r, const char *name, const struct backend_directory *directory);
+bool redis_directory_is_known(struct redis *r, const char *name);
 /* The next number of its sequence tickets, as far as is known: at least `next`. */
 uint64_t redis_sequence(struct redis *r, const char *name, uint64_t next);
-/* Makes it as it was when it was last looked up; of the root sets that.  Nobody is told. */
+/* Makes a directory again as it was last seen; of the root sets the attributes.  Nobody gets the result. */
 void redis_restore_directory(struct redis *r, const char *name);
+/* At the end: completions are not called. */
+void redis_directory_end_all(struct redis *r);
 
 /* --- list.c --- */
 

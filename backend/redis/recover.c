@@ -1,14 +1,12 @@
 /* recover: the leases that this mount held when it last ended.
  *
- * They are found by the mount's identity, a part of them after the other.  Those that are held by one alone are
- * extended at once, many in a request, which costs the server little: a mount that comes late under load has time then
- * for what follows.  When all are found, each batch is recovered in one request, first those that are held by one
- * alone, which are renewed in the same step, then what is left, which is renewed when it is found, the nearest deadline
- * first (see keep.c of remote).  One whose owner is dead ends here when it would have ended before.
- *
- * The mount is there when all of them are recovered, or as long after the beginning as a request takes at most: then
- * the rest is recovered while it serves.  With a server that is away nothing is found, and the leases run out; with one
- * that is slow a request is repeated while others are answered.
+ * They are found by the mount's identity, a part of them after the other, and each part is recovered in a few requests:
+ * first those that are held by one alone, which are renewed in the same step, then what is left, which is renewed when
+ * it is found, the nearest deadline first (see keep.c of remote).  One whose owner is dead ends here when it would have
+ * ended before.  The mount
+ * is there when all of them are found, or as long after the beginning as a request takes at most: then the rest is
+ * found while it serves.  With a server that is away nothing is found, and the leases run out; with one that is slow a
+ * request is repeated while others are answered.
  */
 #include <string.h>
 
@@ -16,22 +14,19 @@
 #include "backend/redis/pack.h"
 #include "backend/redis/private.h"
 
-#define RECOVER_PARTS_MAX 20000 /* of some RECOVER_PART leases */
-#define RECOVER_PART 1000
-#define RECOVER_BATCH 100   /* leases of one request */
-#define RECOVER_PENDING 2   /* batches then: so many stand before whoever asks for something, and before renewals */
-#define RECOVER_SETTLED 500 /* ms: one that was renewed so late has been due before, which settles who owns it */
-#define RECOVER_SILENCE 4   /* times the time of a request, in which a server that is busy must have answered one */
+#define RECOVER_PARTS_MAX 20000 /* of some 500 leases */
+#define RECOVER_BATCH 100       /* leases of one request */
+#define RECOVER_SETTLED 500     /* ms: one that was renewed so late has been due before, which settles who owns it */
+#define RECOVER_SILENCE 4       /* times the time of a request, in which a server that is busy must have answered one */
 
 struct redis_recovery {
     struct redis *r;
     unsigned open, parts; /* requests that are not answered; parts that were asked for */
-    bool all_found;
-    clock_ms answered; /* when the last one was; 0: none */
-    bool failed;       /* what is left is not asked for (again) */
-    GBytes *meta;      /* of the last one: most leases are like the one before, and share it */
-    char cursor[24];   /* of the part that is asked for next; "0": the first, and none */
-    TAILQ_HEAD(, recovery_batch) batches, waiting; /* asked for; to be recovered, the first that was extended first */
+    clock_ms answered;    /* when the last one was; 0: none */
+    bool failed;          /* what is left is not asked for (again) */
+    GBytes *meta;         /* of the last one: most leases are like the one before, and share it */
+    char cursor[24];      /* of the part that is asked for next; "0": the first, and none */
+    LIST_HEAD(, recovery_batch) batches;
     backend_recover_each *found;
     void *arg;
 };
@@ -40,17 +35,13 @@ struct recovery_lease {
     char id[REMOTE_ID_SIZE];
     bool sequence; /* `path` is that of the directory */
     char *path;
-    int64_t left;      /* of its term before it was extended, at `extended`; -1: it was not */
-    clock_ms extended; /* and when */
 };
 
 /* Leases of one request. */
 struct recovery_batch {
-    TAILQ_ENTRY(recovery_batch) link; /* in recovery->batches or waiting */
-    bool waits;                       /* the latter */
-    clock_ms extend_at;               /* then it is to be extended again; CLOCK_NEVER: not */
+    LIST_ENTRY(recovery_batch) link;
     struct redis_recovery *recovery;
-    bool lone; /* asked for in the short way */
+    bool uncontended; /* asked for in the short way */
     GArray *leases;
 };
 
@@ -59,27 +50,20 @@ static void recover_lease_clear(gpointer data)
     g_free(((struct recovery_lease *)data)->path);
 }
 
-static struct recovery_batch *recover_batch_new(struct redis_recovery *recovery, bool lone)
+static struct recovery_batch *recover_batch_new(struct redis_recovery *recovery, bool uncontended)
 {
     struct recovery_batch *batch = g_new(struct recovery_batch, 1);
     batch->recovery = recovery;
-    batch->lone = lone;
+    batch->uncontended = uncontended;
     batch->leases = g_array_new(FALSE, FALSE, sizeof(struct recovery_lease));
-    batch->waits = false;
-    batch->extend_at = CLOCK_NEVER;
-    TAILQ_INSERT_TAIL(&recovery->batches, batch, link);
+    LIST_INSERT_HEAD(&recovery->batches, batch, link);
     g_array_set_clear_func(batch->leases, recover_lease_clear);
     return batch;
 }
 
 static void recover_batch_free(struct recovery_batch *batch)
 {
-    struct redis_recovery *recovery = batch->recovery;
-    if (batch->waits) {
-        TAILQ_REMOVE(&recovery->waiting, batch, link);
-    } else {
-        TAILQ_REMOVE(&recovery->batches, batch, link);
-    }
+    LIST_REMOVE(batch, link);
     g_array_unref(batch->leases);
     g_free(batch);
 }
@@ -99,14 +83,13 @@ static GBytes *recover_meta(struct redis_recovery *recovery, const redisReply *r
 
 /* See recover.lua.  One that this mount could not have had, or has been told of, is passed over. */
 static void recover_restore(struct redis_recovery *recovery, const struct recovery_lease *lease,
-                            const redisReply *reply, clock_ms sent, bool lone)
+                            const redisReply *reply, clock_ms sent)
 {
     struct redis *r = recovery->r;
     const char *path = lease->path, *leaf = redis_text(reply, 6);
     bool sequence = lease->sequence, waits = redis_number(reply, 7) == 1;
     GBytes *meta = recover_meta(recovery, reply), *content = redis_bytes(reply, 8, REDIS_CONTENT_MAX);
     int64_t left = MAX(redis_time(reply, 1), 0), age = MAX(redis_time(reply, 2), 0);
-    left = lease->left < 0 ? left : MAX(lease->left - (sent - lease->extended), 0);
     uint64_t fence;
     struct backend_claim claim = {
         .kind = BACKEND_LEASE,
@@ -127,7 +110,6 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
     remote_ticket_adopt_id(&r->remote, t, lease->id);
     remote_ticket_set_state(&r->remote, t, waits ? REMOTE_WAITING : REMOTE_HELD);
     t->wait = true;
-    t->uncontended = lone;
     t->refresh = waits ? clock_now() + REMOTE_HEARTBEAT_MIN : CLOCK_NEVER;
     t->head.fence = fence;
     t->head.deadline = remote_deadline(sent + left - claim.ttl, claim.ttl);
@@ -173,9 +155,8 @@ static enum recover_outcome recover_answered(struct redis_recovery *recovery, co
 
 static void recover_end(struct redis *r)
 {
-    struct recovery_batch *batch;
-    while ((batch = TAILQ_FIRST(&r->recovery->batches)) || (batch = TAILQ_FIRST(&r->recovery->waiting))) {
-        recover_batch_free(batch);
+    while (!LIST_EMPTY(&r->recovery->batches)) {
+        recover_batch_free(LIST_FIRST(&r->recovery->batches));
     }
     g_clear_pointer(&r->recovery->meta, g_bytes_unref);
     g_clear_pointer(&r->recovery, g_free);
@@ -183,31 +164,15 @@ static void recover_end(struct redis *r)
 
 static void recover_ask_part(struct redis_recovery *recovery);
 
-static void recover_ask_batch(struct recovery_batch *batch);
-
-static void recover_ask_extension(struct recovery_batch *batch);
-
-/* Behind each answer: recovers the next batches, if all leases are found, or ends. */
-static void recover_go_on(struct redis_recovery *recovery)
+/* Behind each answer. */
+static void recover_check_end(struct redis_recovery *recovery)
 {
-    struct recovery_batch *batch;
-    while ((recovery->failed || (recovery->all_found && recovery->open < RECOVER_PENDING)) &&
-           (batch = TAILQ_FIRST(&recovery->waiting))) {
-        TAILQ_REMOVE(&recovery->waiting, batch, link);
-        TAILQ_INSERT_TAIL(&recovery->batches, batch, link);
-        batch->waits = false;
-        if (recovery->failed) {
-            recover_batch_free(batch);
-        } else if (batch->extend_at <= clock_now()) {
-            recover_ask_extension(batch);
-        } else {
-            recover_ask_batch(batch);
-        }
-    }
     if (recovery->open == 0) {
         recover_end(recovery->r);
     }
 }
+
+static void recover_ask_batch(struct recovery_batch *batch);
 
 static void recover_on_batch(void *arg, const struct redis_answer *answer)
 {
@@ -222,28 +187,26 @@ static void recover_on_batch(void *arg, const struct redis_answer *answer)
     for (guint i = 0; outcome == RECOVER_TOLD && i < batch->leases->len; i++) {
         struct recovery_lease *lease = &g_array_index(batch->leases, struct recovery_lease, i);
         const redisReply *reply = i < answer->reply->elements ? answer->reply->element[i] : NULL;
-        if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == (batch->lone ? 10 : 9)) {
-            recover_restore(recovery, lease, reply, answer->sent, batch->lone);
-        } else if (batch->lone) {
+        if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == (batch->uncontended ? 10 : 9)) {
+            recover_restore(recovery, lease, reply, answer->sent);
+        } else if (batch->uncontended) {
             g_array_append_val(rest->leases, *lease);
             lease->path = NULL;
         }
     }
     recover_batch_free(batch);
     recover_ask_batch(rest);
-    recover_go_on(recovery);
+    recover_check_end(recovery);
 }
 
-static void recover_fill_lone(struct redis_call *call, const GArray *leases)
+static void recover_fill_uncontended(struct redis_call *call, const GArray *leases)
 {
     struct redis *r = call->r;
-    call->script = REDIS_RECOVER_LONE;
+    call->script = REDIS_UNCONTENDED_RECOVER;
     guint begin = redis_call_array(call, "tickets");
     for (guint i = 0; i < leases->len; i++) {
         const struct recovery_lease *lease = &g_array_index(leases, struct recovery_lease, i);
-        redis_call_key(call, 0, lease->path);
-        redis_call_key(call, 'f', lease->path);
-        pack_text(r->packed, lease->id, strlen(lease->id));
+        redis_uncontended_add_lease(call, lease->id, lease->path);
     }
     pack_count(r->packed, begin, leases->len);
     redis_call_key(call, 'm', NULL);
@@ -252,10 +215,11 @@ static void recover_fill_lone(struct redis_call *call, const GArray *leases)
 static void recover_fill(struct redis_call *call, const GArray *leases)
 {
     struct redis *r = call->r;
+    call->script = REDIS_RECOVER;
     guint begin = redis_call_array(call, "leases");
     for (guint i = 0; i < leases->len; i++) {
         const struct recovery_lease *lease = &g_array_index(leases, struct recovery_lease, i);
-        redis_call_lock(call, r, REDIS_RECOVER, lease->path, lease->sequence, NULL);
+        redis_call_lock(call, lease->path, lease->sequence, NULL);
         pack_text(r->packed, lease->id, strlen(lease->id));
         pack_text(r->packed, lease->path, strlen(lease->path));
         pack_number(r->packed, lease->sequence);
@@ -272,8 +236,8 @@ static void recover_ask_batch(struct recovery_batch *batch)
         recover_batch_free(batch);
         return;
     }
-    if (batch->lone) {
-        recover_fill_lone(&call, batch->leases);
+    if (batch->uncontended) {
+        recover_fill_uncontended(&call, batch->leases);
     } else {
         recover_fill(&call, batch->leases);
     }
@@ -282,84 +246,13 @@ static void recover_ask_batch(struct recovery_batch *batch)
     batch->recovery->open++;
 }
 
-/* --- extending --- */
-
-static void recover_postpone(struct recovery_batch *batch)
-{
-    struct redis_recovery *recovery = batch->recovery;
-    TAILQ_REMOVE(&recovery->batches, batch, link);
-    TAILQ_INSERT_TAIL(&recovery->waiting, batch, link);
-    batch->waits = true;
-}
-
-/* One whose answer is lost may have been extended before: then its owner's death is seen late by what that was. */
-static void recover_on_extended(void *arg, const struct redis_answer *answer)
-{
-    struct recovery_batch *batch = arg;
-    struct redis_recovery *recovery = batch->recovery;
-    enum recover_outcome outcome = recover_answered(recovery, answer);
-    if (outcome == RECOVER_AGAIN) {
-        recover_ask_extension(batch);
-        return;
-    }
-    for (guint i = 0; outcome == RECOVER_TOLD && i < MIN(batch->leases->len, answer->reply->elements); i++) {
-        struct recovery_lease *lease = &g_array_index(batch->leases, struct recovery_lease, i);
-        int64_t left = redis_time(answer->reply, i);
-        if (lease->left < 0 || left < 0) {
-            lease->left = left;
-            lease->extended = answer->sent;
-        }
-    }
-    if (outcome == RECOVER_TOLD) {
-        int64_t ttl = redis_time(answer->reply, batch->leases->len);
-        batch->extend_at = ttl > 0 ? answer->sent + ttl / 2 : CLOCK_NEVER;
-        recover_postpone(batch);
-    } else {
-        recover_batch_free(batch);
-    }
-    recover_go_on(recovery);
-}
-
-/* Of a sequence it is left to its recovery. */
-static void recover_ask_extension(struct recovery_batch *batch)
-{
-    struct redis_recovery *recovery = batch->recovery;
-    struct redis *r = recovery->r;
-    struct redis_call call = {.r = r, .script = REDIS_RECOVER_EXTEND};
-    if (batch->leases->len == 0) {
-        recover_batch_free(batch);
-        return;
-    }
-    guint begin = redis_call_array(&call, "tickets");
-    for (guint i = 0; i < batch->leases->len; i++) {
-        const struct recovery_lease *lease = &g_array_index(batch->leases, struct recovery_lease, i);
-        redis_call_key(&call, 0, lease->path);
-        pack_text(r->packed, lease->id, strlen(lease->id));
-    }
-    pack_count(r->packed, begin, batch->leases->len);
-    redis_call_send(&call, r->timeout, recover_on_extended, batch);
-    recovery->open++;
-}
-
-/* Of a batch that is full, or the last of its part. */
-static void recover_ask_first(struct recovery_batch *batch)
-{
-    if (batch->lone) {
-        recover_ask_extension(batch);
-    } else {
-        recover_postpone(batch);
-    }
-}
-
-/* --- finding --- */
-
 /* As head.lua notes it: ticket, 's' if it is one of a sequence, path. */
 static bool recover_read_note(struct redis *r, const char *note, struct recovery_lease *ret)
 {
     char **words = g_strsplit(note, " ", 3);
     bool good = g_strv_length(words) == 3 && remote_is_id(words[0]) && redis_key_allowed(r, words[2]);
     if (good) {
-        *ret = (struct recovery_lease){.sequence = *words[1] == 's', .path = g_strdup(words[2]), .left = -1};
+        *ret = (struct recovery_lease){.sequence = *words[1] == 's', .path = g_strdup(words[2])};
         g_strlcpy(ret->id, words[0], sizeof ret->id);
     }
     g_strfreev(words);
@@ -378,12 +271,12 @@ static void recover_ask_leases(struct redis_recovery *recovery, const redisReply
         struct recovery_batch **batch = &batches[lease.sequence];
         g_array_append_val((*batch)->leases, lease);
         if ((*batch)->leases->len == RECOVER_BATCH) {
-            recover_ask_first(*batch);
+            recover_ask_batch(*batch);
             *batch = recover_batch_new(recovery, !lease.sequence);
         }
     }
-    recover_ask_first(batches[0]);
-    recover_ask_first(batches[1]);
+    recover_ask_batch(batches[0]);
+    recover_ask_batch(batches[1]);
 }
 
 static void recover_on_part(void *arg, const struct redis_answer *answer)
@@ -402,10 +295,8 @@ static void recover_on_part(void *arg, const struct redis_answer *answer)
     /* behind what was asked for now, so that the server always has something to do */
     if (strcmp(recovery->cursor, "0") != 0 && recovery->parts < RECOVER_PARTS_MAX && !recovery->failed) {
         recover_ask_part(recovery);
-    } else {
-        recovery->all_found = true;
     }
-    recover_go_on(recovery);
+    recover_check_end(recovery);
 }
 
 static void recover_ask_part(struct redis_recovery *recovery)
@@ -413,7 +304,6 @@ static void recover_ask_part(struct redis_recovery *recovery)
     struct redis_call call = {.r = recovery->r, .script = REDIS_LEASES};
     redis_call_key(&call, 'm', NULL);
     redis_call_text(&call, "cursor", recovery->cursor);
-    redis_call_number(&call, "max", RECOVER_PART);
     redis_call_send(&call, recovery->r->timeout, recover_on_part, recovery);
     recovery->open++;
     recovery->parts++;
@@ -436,8 +326,6 @@ void redis_recover(struct remote *remote, backend_recover_each *found, void *arg
     ev_timer_start(r->remote.loop, &limit);
     r->recovery = g_new0(struct redis_recovery, 1);
     *r->recovery = (struct redis_recovery){.r = r, .found = found, .arg = arg, .cursor = "0"};
-    TAILQ_INIT(&r->recovery->batches);
-    TAILQ_INIT(&r->recovery->waiting);
     recover_ask_part(r->recovery);
     while (r->recovery && !late) {
         ev_run(r->remote.loop, EVRUN_ONCE);

@@ -55,7 +55,7 @@ static void redis_on_up(void *context)
         log_info("the Redis server is there again");
     }
     r->was_up = true;
-    r->noted = 0;
+    r->uncontended.leases_noted = 0;
     epoch_restore(&r->epoch);
     remote_on_up(&r->remote);
     redis_marker_watch(r);
@@ -136,12 +136,6 @@ static const struct redis_conn_events conn_events = {.greet = redis_marker_greet
                                                      .changed = redis_on_changed,
                                                      .needed = redis_needed};
 
-static void redis_on_gathered(struct ev_loop *loop, ev_prepare *watcher, int events)
-{
-    (void)loop, (void)events;
-    redis_send_renewals(watcher->data);
-}
-
 /* --- the backend --- */
 
 static void redis_start(struct remote *remote)
@@ -155,9 +149,9 @@ static void redis_free(struct remote *remote, bool holds)
     struct redis *r = (struct redis *)remote;
     (void)holds;
     redis_recover_stop(r);
-    if (r->remote.loop) {
-        ev_clear_pending(r->remote.loop, &r->gathering);
-    }
+    redis_uncontended_stop(r);
+    redis_stat_end_all(r);
+    redis_directory_end_all(r);
     redis_revoke_end_all(r);
     redis_list_end_all(r);
     redis_watch_end_all(r);
@@ -165,8 +159,7 @@ static void redis_free(struct remote *remote, bool holds)
     g_clear_pointer(&r->directories, g_hash_table_unref);
     redis_conn_free(r->conn);
     g_hash_table_unref(r->watches);
-    g_hash_table_unref(r->releases);
-    g_hash_table_unref(r->renewals);
+    redis_uncontended_clear(r);
     g_string_free(r->key, TRUE);
     g_string_chunk_free(r->arena);
     g_array_unref(r->arguments);
@@ -244,7 +237,7 @@ static const struct remote_store store = {
     .forget = redis_forget,
     .heartbeat = redis_send_heartbeat,
     .on_waiting = redis_waits,
-    .watch_lock = redis_watch,
+    .watch_lock = redis_watch_lock,
     .watch_name = redis_watch_name,
     .recover = redis_recover,
     .status = redis_status,
@@ -293,11 +286,9 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->about = format_describe_mount(REDIS_FORMAT);
     r->watches = g_hash_table_new(g_str_hash, g_str_equal);
     TAILQ_INIT(&r->watched);
-    r->releases = g_hash_table_new(g_str_hash, g_str_equal);
-    r->renewals = g_hash_table_new_full(g_direct_hash, g_direct_equal, (GDestroyNotify)g_ptr_array_unref, NULL);
-    ev_prepare_init(&r->gathering, redis_on_gathered);
-    ev_set_priority(&r->gathering, EV_MINPRI);
-    r->gathering.data = r;
+    redis_uncontended_init(r);
+    LIST_INIT(&r->stats);
+    LIST_INIT(&r->directory_flows);
     r->key = g_string_new(NULL);
     r->arena = g_string_chunk_new(4096);
     r->arguments = g_array_new(FALSE, FALSE, sizeof(struct redis_argument));

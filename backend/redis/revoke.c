@@ -105,7 +105,7 @@ static bool revoke_is_on(const struct remote_ticket *t, const char *name)
 static void revoke_fill(struct redis_call *call, const struct redis_revocation *v)
 {
     struct redis *r = v->r;
-    redis_call_lock(call, r, REDIS_REVOKE, v->request->name, false, "otiwf");
+    redis_call_lock(call, v->request->name, false, "otiwf");
     redis_call_key(call, 'e', v->request->name);
     redis_call_leaf(call, v->request->name, false);
     redis_call_unsigned(call, "fence", v->request->fence);
@@ -142,7 +142,7 @@ static void revoke_on_revoked(void *arg, const struct redis_answer *answer)
 static void revoke_on_found(void *arg, const struct redis_answer *answer)
 {
     struct redis_revocation *v = arg;
-    struct redis_call call = {0};
+    struct redis_call call = {.r = v->r, .script = REDIS_REVOKE};
     v->result = redis_result(v->r, answer);
     if (v->result != BACKEND_OK) {
         revoke_complete(v);
@@ -159,7 +159,7 @@ static void revoke_on_found(void *arg, const struct redis_answer *answer)
 void redis_revoke(struct remote_request *request)
 {
     struct redis *r = redis_of(request);
-    struct redis_call call = {0};
+    struct redis_call call = {.r = r, .script = REDIS_REVOKE};
     struct redis_revocation *v = g_new0(struct redis_revocation, 1);
     v->r = r;
     v->request = request;

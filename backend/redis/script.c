@@ -12,41 +12,41 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_ACQUIRE] = {"acquire",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/acquire.inc"
         , true
     },
-    [REDIS_ACQUIRE_FREE] = {"acquire_free",
+    [REDIS_UNCONTENDED_ACQUIRE] = {"uncontended_acquire",
 #include "backend/redis/script/first.inc"
-#include "backend/redis/script/acquire_free.inc"
+#include "backend/redis/script/uncontended_acquire.inc"
         , true
     },
-    [REDIS_BEAT] = {"beat",
+    [REDIS_HEARTBEAT] = {"heartbeat",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
-#include "backend/redis/script/beat.inc"
+#include "backend/redis/script/heartbeat.inc"
     },
     [REDIS_RELEASE] = {"release",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/release.inc"
     },
-    [REDIS_RELEASE_LONE] = {"release_lone",
+    [REDIS_UNCONTENDED_RELEASE] = {"uncontended_release",
 #include "backend/redis/script/first.inc"
-#include "backend/redis/script/release_lone.inc"
+#include "backend/redis/script/uncontended_release.inc"
     },
     [REDIS_RELEASE_RANGE] = {"release_range",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/release_range.inc"
@@ -55,21 +55,21 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/look.inc"
-#include "backend/redis/script/renew_lone.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/uncontended_renew.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/renew.inc"
         , true
     },
-    [REDIS_RENEW_MANY] = {"renew_many",
+    [REDIS_UNCONTENDED_RENEW_MANY] = {"uncontended_renew_many",
 #include "backend/redis/script/first.inc"
-#include "backend/redis/script/renew_many.inc"
+#include "backend/redis/script/uncontended_renew_many.inc"
         , true
     },
     [REDIS_RECLAIM] = {"reclaim",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/reclaim.inc"
@@ -79,9 +79,9 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_CONVERT] = {"convert",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/look.inc"
-#include "backend/redis/script/convert_lone.inc"
+#include "backend/redis/script/uncontended_convert.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/convert.inc"
         , true
@@ -90,8 +90,8 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/look.inc"
-#include "backend/redis/script/set_lone.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/uncontended_set.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/set.inc"
         , true
@@ -99,7 +99,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_REVOKE] = {"revoke",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/revoke.inc"
@@ -108,7 +108,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_RENAME] = {"rename",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/rename.inc"
@@ -135,7 +135,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_DIRECTORY] = {"directory",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/directory.inc"
@@ -143,7 +143,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_DELAY] = {"delay",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/delay.inc"
@@ -154,21 +154,15 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_RECOVER] = {"recover",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
-#include "backend/redis/script/version.inc"
+#include "backend/redis/script/epoch.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/recover.inc"
         , true
     },
-    [REDIS_RECOVER_LONE] = {"recover_lone",
+    [REDIS_UNCONTENDED_RECOVER] = {"uncontended_recover",
 #include "backend/redis/script/first.inc"
-#include "backend/redis/script/fixed.inc"
-#include "backend/redis/script/recover_lone.inc"
+#include "backend/redis/script/uncontended_recover.inc"
         , true
-    },
-    [REDIS_RECOVER_EXTEND] = {"recover_extend",
-#include "backend/redis/script/first.inc"
-#include "backend/redis/script/fixed.inc"
-#include "backend/redis/script/recover_extend.inc"
     },
     [REDIS_ENTER] = {"enter",
 #include "backend/redis/script/format.inc"

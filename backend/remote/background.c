@@ -2,8 +2,8 @@
  *
  * Renewals, and releases of what has ended here, are requests that nobody waits for, and there may be very many at
  * once: after a restart or a reconnect all that is held is renewed, and leases that were made together run out
- * together.  They have a lane of their own, in which requests of no more than REMOTE_BACKGROUND_MAX are under way, so
- * whoever asks for something waits for no more than these.  The renewal whose deadline is nearest goes first.
+ * together.  They have a lane of their own, in which no more than REMOTE_BACKGROUND_MAX are under way, so whoever asks
+ * for something waits for no more than these.  The renewal whose deadline is nearest goes first.
  */
 #include "backend/remote/remote.h"
 
@@ -208,8 +208,8 @@ static void background_on_renewed(struct remote_request *request, const struct r
 static void background_send_renewal(struct remote *r, struct remote_ticket *t, bool confirm, bool in_background)
 {
     struct remote_request *request = remote_request_new(r, t);
-    request->background_cost = !in_background ? 0 : t->uncontended ? 1 : REMOTE_BACKGROUND_COST;
-    r->background_pending += request->background_cost;
+    request->in_background = in_background;
+    r->background_pending += in_background;
     request->verify_only = confirm;
     request->ttl = request->claim.ttl = t->head.ttl;
     request->left = t->ends == CLOCK_NEVER ? request->ttl : CLAMP(t->ends - clock_now(), 1, request->ttl);
@@ -241,8 +241,8 @@ static void background_send_next(struct remote *r)
             background_send_renewal(r, t, !t->background_extends, true);
         } else if (request) {
             TAILQ_REMOVE(&r->ended_releases, request, background);
-            request->background_cost = REMOTE_BACKGROUND_COST;
-            r->background_pending += request->background_cost;
+            request->in_background = true;
+            r->background_pending++;
             background_send_release(request);
         } else {
             break;

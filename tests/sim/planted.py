@@ -62,15 +62,15 @@ l|backend/journal/file.c|    bool lost = mark->rebooted && bad >= mark->synced;|
 l|backend/journal/file.c|        file->size = bad;\n        return journal_file_make_room(|        return journal_file_make_room(
 m|backend/lockspace/grant.c|    lockspace_start_term(t, now, delay, 0);|    lockspace_start_term(t, now, delay / 2, 0);
 r|backend/remote/text.c|    return sent + ttl - (ttl / 100 + 2);|    return sent + 2 * ttl;
-r|backend/redis/script/release_lone.lua|has:sub(1, #LONE + 32) == LONE .. ARGV[1]|has:sub(1, #LONE) == LONE
-r|backend/redis/script/release_lone.lua|  call('DEL', KEYS[1])\n|
-r|backend/redis/script/acquire_free.lua|  if there <= 1 and made and|  if made and
-r|backend/redis/acquire.c|    return t->head.mode == BACKEND_EXCLUSIVE && !t->lock->sequence|    return !t->lock->sequence
+r|backend/redis/script/uncontended_release.lua|has:sub(1, #UNCONTENDED + 32) == UNCONTENDED .. ARGV[1]|has:sub(1, #UNCONTENDED) == UNCONTENDED
+r|backend/redis/script/uncontended_release.lua|  call('DEL', KEYS[1])\n|
+r|backend/redis/script/uncontended_acquire.lua|  if there <= 1 and made and|  if made and
+r|backend/redis/uncontended.c|    return t->head.mode == BACKEND_EXCLUSIVE && !t->lock->sequence|    return !t->lock->sequence
 r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + a.left), id)|call('ZADD', TERM, number_text(now), id)
 r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.left + t.d))|    call('PEXPIRE', L, number_text(1))
 r|backend/redis/script/set.lua|  t.i = a.meta|  t.i = nil
-r|backend/redis/script/acquire_free.lua|('00000' .. clock[2]):sub(-6)|'000000'
-r|backend/redis/script/renew_lone.lua|call('PEXPIRE', L, number_text(a.left + lone.d))|call('PEXPIRE', L, 1)
+r|backend/redis/script/uncontended_acquire.lua|('00000' .. clock[2]):sub(-6)|'000000'
+r|backend/redis/script/uncontended_renew.lua|call('PEXPIRE', L, number_text(a.left + uncontended.d))|call('PEXPIRE', L, 1)
 z|backend/zookeeper/session.c|z->validity = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);|z->validity = 4 * timeout;
 z|backend/zookeeper/batch.c|    } else if (batch->lost) {\n        batch->was_sent = true;|    } else if (batch->lost) {\n        batch->was_sent = false;
 z|backend/zookeeper/rank.c|        if (get->rc != ZNONODE && (!data.ours|        if (false && (!data.ours
@@ -86,7 +86,7 @@ w|backend/remote/epoch.c|    if (closed && !e->closed_since && confirmed) {|    
 q|backend/redlock/vote.c|    return servers / 2 + 1;|    return servers / 2;
 q|backend/redlock/node.c|    return node->lasting ? 0 : redlock_hold_off(clock_now(), node->born, term);|    (void)term;\n    return 0;
 q|backend/redlock/acquire.c|    remote_make_id(call->id);|    g_strlcpy(call->id, t->id, sizeof call->id);
-r|backend/redis/script/renew_lone.lua|if is_lone(id) and|if lone and
+r|backend/redis/script/uncontended_renew.lua|if is_uncontended(id) and|if uncontended and
 z|backend/zookeeper/session.c|z->ready &&\n               clock_now() - z->heartbeat_sent > z->validity / 2|false && z->ready
 q|backend/redlock/script/keep.lua|elseif give and last_number() <= tonumber(number) then|elseif give then
 m+|backend/lockspace/grant.c|    if (guard == 0) {|    if (true) {

@@ -89,7 +89,7 @@ START_TEST(no_new_claim_overtakes_those_that_wait)
 }
 END_TEST
 
-/* Another mount that was refused has left the lock with more than release_lone.lua takes. */
+/* Another mount that was refused has left the lock with more than uncontended_release.lua takes. */
 START_TEST(what_is_asked_behind_a_release_finds_it_done)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);

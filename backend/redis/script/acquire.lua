@@ -132,9 +132,9 @@ end
 grant()
 t = record(a)
 t.a, t.d, t.s = now, tonumber(call('HGET', DIR, 'delay') or 0), a.owner and {a.start, a.finish, a.mode}
-local number, lone = a.number, not a.kin and not a.number
+local number, independent = a.number, not a.kin and not a.number
 if tickets > 0 and (a.kin or not odd and partial(t)) then set_odd(a.kin) end
-local blocker, first, last, how = find_blocker(t, number, lone and not a.test)
+local blocker, first, last, how = find_blocker(t, number, independent and not a.test)
 if closed and blocker == '' and who ~= 'foreign' and who ~= 'delay' and (a.test or not a.wait) then
   finish()
   return {'grace'}
@@ -183,7 +183,7 @@ if not blocker then
     tickets = tickets + 1
     call('ZADD', ORDER, number_text(number), id)
     granted_number(id, t, number)
-    seen_to_hold(id, t, lone)
+    seen_to_hold(id, t, independent)
   end
   return granted(holder, merged)
 end

@@ -274,7 +274,7 @@ end
 
 -- Gives one that holds alone the side keys by which it is compared with others.
 local function unfold()
-  local left, left_of_key, t = lone_left(), call('PTTL', L), lone
+  local left, left_of_key, t = uncontended_left(), call('PTTL', L), uncontended
   local number, content = t.z, t.y
   value = t.id
   t.id, t.z, t.y = nil, nil, nil
@@ -293,7 +293,7 @@ end
 local function expire()
   orphaned = false
   look()
-  if lone then unfold() end
+  if uncontended then unfold() end
   if broken then give_up() end
   if tickets == 0 then return end
   if who == 'ours' and not sequence and value ~= SHARED and tickets - waiting > 1 then wait_again() end
@@ -468,8 +468,8 @@ local function all_seen()
 end
 
 -- A ticket holds that was not kept waiting.
-local function seen_to_hold(id, t, lone)
-  local number = lone and looks_kept()
+local function seen_to_hold(id, t, independent)
+  local number = independent and looks_kept()
   if number then
     unpack_looks()
     see(id, t)
@@ -482,11 +482,11 @@ end
 -- What stands in the way of `t`, which has that number, or is to be appended:
 -- a ticket, '' for what is not ours, or nil.  Of one without kin that is to be
 -- appended, `seen` tells if everybody has been looked at.
-local function find_holder(t, number, lone)
+local function find_holder(t, number, independent)
   if sequence then return find_sequence_blocker(t, number) end
   if who == 'foreign' or who == 'delay' then return '' end
   if odd then
-    if lone and all_seen() then return covered(t) end
+    if independent and all_seen() then return covered(t) end
     return find_odd_blocker(t, number)
   end
   if tickets > waiting and (t.x == 0 or value ~= SHARED) then
@@ -497,8 +497,8 @@ local function find_holder(t, number, lone)
 end
 
 -- While the store is closed nothing is granted; who stands in the way all the same is told.
-local function find_blocker(t, number, lone)
-  local blocker, first, last, mode = find_holder(t, number, lone)
+local function find_blocker(t, number, independent)
+  local blocker, first, last, mode = find_holder(t, number, independent)
   if closed and not blocker then return '' end
   return blocker, first, last, mode
 end

@@ -8,11 +8,11 @@ local delay = tonumber(call('HGET', DIR, 'delay') or 0)
 local function heed()
   call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
   look()
-  if lone then
-    local left = lone_left()
-    if lone.d == delay or left <= 0 then return end -- or it is lost, and the delay runs that there was then
-    lone_head, lone.d = lone_head:match('^(.* )%d+ $') .. number_text(delay) .. ' ', delay
-    keep_lone(left)
+  if uncontended then
+    local left = uncontended_left()
+    if uncontended.d == delay or left <= 0 then return end -- or it is lost, and the delay runs that there was then
+    uncontended_head, uncontended.d = uncontended_head:match('^(.* )%d+ $') .. number_text(delay) .. ' ', delay
+    keep_uncontended(left)
     return
   end
   expire()

@@ -1,12 +1,12 @@
--- head: a lock in the server.  Stands in every script about one but acquire_free.lua and release_lone.lua; behind it look.lua
--- and, for what changes a lock, common.lua.
+-- head: a lock in the server.  Stands in every full script about one; behind it look.lua and, for what changes a lock,
+-- common.lua.
 --
 -- Of a lock (or of the queue of a directory, `sequence`) with the key L:
 --   L      string  the token of its only holder, or a word of ours (below); its
 --                  PX is the deadline, and the lock-delay.  The lock that other clients know.
---                  While nobody else asks it is LONE, the token, the number, the time of the grant in
---                  server us, the lock-delay, and what acquire.lua was asked for, which is then not
---                  packed anew, and there are no side keys but FENCE: see look and unfold.
+--                  Of an uncontended lock (uncontended.c) it is UNCONTENDED, the token, the number, the time of the
+--                  grant in server us, the lock-delay, and the claim as its mount packed it; then there are no
+--                  side keys but FENCE: see look and unfold.
 --   ORDER  zset    ticket -> number: holders and waiters
 --   TERM   zset    ticket -> deadline in server ms: of the lease, or of a waiter's liveness
 --   WAIT   zset    ticket -> number: those that do not hold yet
@@ -14,7 +14,7 @@
 --                  odd -> 1 when counts do not decide (byte ranges, kin); top -> highest number granted;
 --                  readers -> 1 when no exclusive ticket of a sequence holds; p:mount lock owner -> the ticket
 --                  with which it holds; kin, looked, seen: what is covered, see common.lua
---   FENCE  string  the last number given; if L is LONE, or was, and has been given back, to whom as well, and which of these:
+--   FENCE  string  the last number given; if L is uncontended, or was, and has been given back, to whom as well, and which of these:
 --                  NUMBER MOUNT TICKET and, at once behind it, + or -
 -- Of its directory: DIR (hash: attributes; delays -> 1 if it has, or had, a lock-delay), LIST (zset: names, all of score 0),
 -- WAITERS (zset: waiting ticket -> deadline).  SELF is the hash that would make
@@ -30,7 +30,7 @@ local SHARED = 'leasefs:held' -- several hold, or one that is not exclusive
 local DELAY = 'leasefs:delay' -- nobody holds: the directory's lock-delay runs
 local CLAIM = 3000            -- ms that who was handed the lock has to claim it
 local KEPT = 60000            -- ms that side keys outlive the last deadline
-local LONE_CONTENT = 512      -- bytes that are kept in L, which is read each time
+local UNCONTENDED_CONTENT = 512 -- bytes that are kept in L, which is read each time
 local FIRST, LAST = '0000000000000000', 'ffffffffffffffff'
 
 local a = cmsgpack.unpack(ARGV[1]) -- what the script is to do: fields of these names; one that is not there is nil

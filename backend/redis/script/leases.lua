@@ -1,7 +1,6 @@
 -- leases: those of a mount, as remember of head.lua has noted them.
 --
 -- KEYS 1: the set of them
--- cursor: at first '0'; max: about so many
+-- cursor: at first '0'
 -- → {the next cursor ('0': that was all), {`ticket kind path`, …}}
-local a = cmsgpack.unpack(ARGV[1])
-return redis.call('SSCAN', KEYS[1], a.cursor, 'COUNT', a.max)
+return redis.call('SSCAN', KEYS[1], cmsgpack.unpack(ARGV[1]).cursor, 'COUNT', 500)

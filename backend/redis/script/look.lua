@@ -4,8 +4,8 @@ local clock = call('TIME')
 local now_us = clock[1] * 1000000 + clock[2]
 local now = math.floor(now_us / 1000)
 
-local value, lone, who, tickets, waiting, odd, top, broken -- see look
-local lone_head, lone_asked -- of L: what stands before what was asked for, and that
+local value, uncontended, who, tickets, waiting, odd, top, broken -- see look
+local uncontended_head, uncontended_claim -- of L: what stands before what was asked for, and that
 
 -- What a mount that starts again finds its leases by; kept with the lease is t.f, its path.  Those that another mount has
 -- ended stay until then.
@@ -65,20 +65,20 @@ local WHOLE = {[0] = {FIRST, LAST, 0}, [1] = {FIRST, LAST, 1}}
 -- Reads it.  `who` has L: 'free', 'ours' (a ticket holds), 'delay' or 'foreign'.
 -- `top`: the largest number that was granted out of order, which later ones exceed.
 -- `broken`: some of the side keys were deleted, or evicted, and others were not.
--- `lone`: the record, where L has it; nothing else is known then.
+-- `uncontended`: the record, where L has it; nothing else is known then.
 local function look()
   value = not sequence and redis.pcall('GET', L)
   if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then error(value.err) end
-  local text = type(value) == 'string' and value:sub(1, #LONE) == LONE and value or ''
-  local number, us, delay, at = text:match('^(%d+) (%d+) (%d+) ()', #LONE + 33)
-  lone_asked = at and cmsgpack.unpack(text:sub(at))
-  if type(lone_asked) == 'table' then
-    lone_head, lone = value:sub(1, at - 1), record(lone_asked)
-    lone.id, lone.z, lone.y, lone.c = value:sub(#LONE + 1, #LONE + 32), number, lone_asked.content, 1
-    lone.a, lone.d = math.floor(us / 1000), tonumber(delay)
+  local text = type(value) == 'string' and value:sub(1, #UNCONTENDED) == UNCONTENDED and value or ''
+  local number, us, delay, at = text:match('^(%d+) (%d+) (%d+) ()', #UNCONTENDED + 33)
+  uncontended_claim = at and cmsgpack.unpack(text:sub(at))
+  if type(uncontended_claim) == 'table' then
+    uncontended_head, uncontended = value:sub(1, at - 1), record(uncontended_claim)
+    uncontended.id, uncontended.z, uncontended.y, uncontended.c = value:sub(#UNCONTENDED + 1, #UNCONTENDED + 32), number, uncontended_claim.content, 1
+    uncontended.a, uncontended.d = math.floor(us / 1000), tonumber(delay)
     return
   end
-  lone = nil
+  uncontended = nil
   tickets = call('ZCARD', ORDER)
   waiting = tickets > 0 and call('ZCARD', WAIT) or 0
   local marks = tickets > 0 and call('HMGET', INFO, 'odd', 'top') or {}
@@ -104,18 +104,18 @@ local function look()
 end
 
 -- How long it still holds; the lock-delay is behind that.
-local function lone_left()
+local function uncontended_left()
   local left = call('PTTL', L)
-  return left < 0 and lone.l or left - lone.d
+  return left < 0 and uncontended.l or left - uncontended.d
 end
 
 -- Whether this ticket is it: one whose term is over only keeps others off.
-local function is_lone(id) return lone and lone.id == id and (lone.d == 0 or lone_left() > 0) end
+local function is_uncontended(id) return uncontended and uncontended.id == id and (uncontended.d == 0 or uncontended_left() > 0) end
 
-local function keep_lone(left)
-  local t = lone_asked
-  t.mount, t.kind, t.handle, t.ttl, t.meta, t.content = lone.m, lone.k, lone.h, lone.l, lone.i, lone.y
-  call('SET', L, lone_head .. cmsgpack.pack(t), 'PX', number_text(math.max(left + lone.d, 1)))
+local function keep_uncontended(left)
+  local t = uncontended_claim
+  t.mount, t.kind, t.handle, t.ttl, t.meta, t.content = uncontended.m, uncontended.k, uncontended.h, uncontended.l, uncontended.i, uncontended.y
+  call('SET', L, uncontended_head .. cmsgpack.pack(t), 'PX', number_text(math.max(left + uncontended.d, 1)))
 end
 
 local function next_number()

@@ -9,12 +9,12 @@ local RECLAIMED = table.remove(KEYS)
 local function recover(path)
   if closed and call('SISMEMBER', RECLAIMED, id) == 0 then return {} end -- it may be another's since
   look()
-  if is_lone(id) then
-    local left = lone_left()
-    lone.m = a.mount
-    keep_lone(left)
-    set_number(lone.z .. ' ' .. a.mount .. ' ' .. id .. '+')
-    return {lone.z, left, now - lone.a, lone.l, lone.x, lone.i, '', 0, lone.y or ''}
+  if is_uncontended(id) then
+    local left = uncontended_left()
+    uncontended.m = a.mount
+    keep_uncontended(left)
+    set_number(uncontended.z .. ' ' .. a.mount .. ' ' .. id .. '+')
+    return {uncontended.z, left, now - uncontended.a, uncontended.l, uncontended.x, uncontended.i, '', 0, uncontended.y or ''}
   end
   local t, number, deadline = load(id), call('ZSCORE', ORDER, id), call('ZSCORE', TERM, id)
   if not t or not number or not deadline or tonumber(deadline) <= now then

@@ -19,10 +19,10 @@ local function covers(held, wanted)
   return true
 end
 
-if is_lone(id) then
+if is_uncontended(id) then
   if a.mode ~= 0 then return 2 end
-  lone.l = a.ttl
-  keep_lone(a.left)
+  uncontended.l = a.ttl
+  keep_uncontended(a.left)
   return 1
 end
 local t = load(id)

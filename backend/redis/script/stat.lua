@@ -20,12 +20,12 @@ if a.root or of_self[6] then
   }
 end
 look()
-if lone then
-  local left = lone_left()
+if uncontended then
+  local left = uncontended_left()
   if left <= 0 then return {'nothing', 0} end
   return {
-    'lock', lone.k, lone.x, lone.z, now - lone.a, left, lone.l, lone.i, lone.id, FIRST, LAST, lone.m,
-    (lone.y or ''):sub(1, 65536), 1, 0, 0,
+    'lock', uncontended.k, uncontended.x, uncontended.z, now - uncontended.a, left, uncontended.l, uncontended.i, uncontended.id, FIRST, LAST, uncontended.m,
+    (uncontended.y or ''):sub(1, 65536), 1, 0, 0,
   }
 end
 if who == 'foreign' then return of_lock('', 1, waiting, 0) end

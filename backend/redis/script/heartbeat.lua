@@ -1,4 +1,4 @@
--- beat: a mount's word of life for those of its tickets that wait, and a look at their locks, as each would have it by
+-- heartbeat: a mount's word of life for those of its tickets that wait, and a look at their locks, as each would have it by
 -- asking for itself: what has expired there is ended, and handed on.
 --
 -- KEYS: those of head.lua, of one lock (or queue) after the other

@@ -1,4 +1,4 @@
--- renew_many: renews many locks that are held by one alone, each as renew_lone.lua does.
+-- uncontended_renew_many: renews many uncontended locks, each as uncontended_renew.lua does.  See uncontended.c.
 --
 -- KEYS: L of each, MINE
 -- tickets: ticket and ttl of each
@@ -9,8 +9,8 @@ local MINE = KEYS[#KEYS]
 
 local function renew(L, id, ttl)
   local value = redis.pcall('GET', L)
-  if type(value) ~= 'string' or value:sub(1, #LONE + 32) ~= LONE .. id then return 0 end
-  local delay, at = value:match('^%d+ %d+ (%d+) ()', #LONE + 33)
+  if type(value) ~= 'string' or value:sub(1, #UNCONTENDED + 32) ~= UNCONTENDED .. id then return 0 end
+  local delay, at = value:match('^%d+ %d+ (%d+) ()', #UNCONTENDED + 33)
   local asked = at and cmsgpack.unpack(value:sub(at))
   if type(asked) ~= 'table' or asked.ttl ~= ttl or asked.mode ~= 0 then return 0 end
   if delay ~= '0' then

@@ -1,16 +1,16 @@
--- release_lone: the short way of release.lua, of a lock that is held by one alone.
+-- uncontended_release: release.lua for an uncontended lock.  See uncontended.c.
 --
 -- KEYS: L, FENCE, LIST, MINE
 -- ARGV: ticket; leaf; what MINE has of it ('': nothing); the version that the mount knows, which does not matter
 -- → 1, or nil: release.lua is to be asked
 local known = call('MGET', KEYS[1], KEYS[2])
 local has, fence = known[1], known[2]
-if has and has:sub(1, #LONE + 32) == LONE .. ARGV[1] then
+if has and has:sub(1, #UNCONTENDED + 32) == UNCONTENDED .. ARGV[1] then
   call('DEL', KEYS[1])
   if fence and #fence == FENCE_LENGTH and fence:sub(-33) == ARGV[1] .. '+' then
     call('SETRANGE', KEYS[2], '70', '-')
   else
-    call('SET', KEYS[2], has:match('^%d+', #LONE + 33), 'PX', FENCE_KEPT)
+    call('SET', KEYS[2], has:match('^%d+', #UNCONTENDED + 33), 'PX', FENCE_KEPT)
   end
   call('ZREM', KEYS[3], ARGV[2])
   if ARGV[3] ~= '' then redis.pcall('SREM', KEYS[4], ARGV[3]) end

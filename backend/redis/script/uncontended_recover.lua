@@ -1,4 +1,4 @@
--- recover_lone: the short way of recover.lua, of locks that are held by one alone.  What has no fixed term is renewed.
+-- uncontended_recover: recover.lua for uncontended locks.  It also renews those without a fixed term.  See uncontended.c.
 --
 -- KEYS: L and FENCE of each lease, MINE, VERSION
 -- tickets; mount: the new channel
@@ -12,10 +12,16 @@ if state == 'c' then return {} end
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
+-- The eighth word of what the filesystem keeps with a lease: odd if the term is fixed.
+local function is_fixed(meta)
+  local flags = type(meta) == 'string' and meta:match('^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%d+) ')
+  return not flags or flags % 2 == 1
+end
+
 local function recover(L, FENCE, id)
   local value = redis.pcall('GET', L)
-  if type(value) ~= 'string' or value:sub(1, #LONE + 32) ~= LONE .. id then return 0 end
-  local number, us, delay, at = value:match('^(%d+) (%d+) (%d+) ()', #LONE + 33)
+  if type(value) ~= 'string' or value:sub(1, #UNCONTENDED + 32) ~= UNCONTENDED .. id then return 0 end
+  local number, us, delay, at = value:match('^(%d+) (%d+) (%d+) ()', #UNCONTENDED + 33)
   local t = at and cmsgpack.unpack(value:sub(at))
   local left = call('PTTL', L) - (delay or 0)
   if type(t) ~= 'table' or left <= 0 then return 0 end

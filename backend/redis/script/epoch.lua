@@ -1,4 +1,4 @@
--- version: whether the server has what it had when this mount last looked; see enter.lua.  Stands in each script that
+-- epoch: whether the server has what it had when this mount last looked; see enter.lua.  Stands in each script that
 -- changes a lock; in release.lua, renew.lua and set.lua behind the short way, which grants nothing.
 --
 -- KEYS, the last: VERSION.  ARGV, the last: the version that the mount knows

@@ -1,0 +1,9 @@
+-- uncontended_renew: the part of renew.lua for an uncontended lock.  See uncontended.c.
+--
+-- Fields and results: see renew.lua.
+look()
+if is_uncontended(id) and a.mode == 0 and uncontended.l == a.ttl then
+  call('PEXPIRE', L, number_text(a.left + uncontended.d)) -- of a full server: a write that it permits goes first
+  if uncontended.k == 1 then call('PEXPIRE', MINE, FENCE_KEPT) end
+  return 1
+end

@@ -1,0 +1,327 @@
+/* uncontended: short scripts for a lock with one ticket.
+ *
+ * Most locks have one ticket at a time.  Such a lock has no side keys but its fencing token: the value of its key says
+ * who holds it, and is what the mount packed, so that the server neither packs nor compares anything.  Each of the
+ * scripts uncontended_*.lua does one operation on such a lock, and changes nothing and answers nil (in a list: 0) if
+ * the lock is another; then the mount sends the full script, which begins with look.lua and common.lua.
+ *
+ * A lock is on this path from a grant of uncontended_acquire.lua on: an exclusive lock of a whole file, with at most
+ * 512 bytes of content, on a name at which nobody held or waited.  It leaves the path, and gets side keys (unfold of
+ * common.lua), when a full script changes it or compares it with another ticket: another claim, even one that is
+ * refused; a conversion to shared or to a range; a content that is longer; a rename; a break; another lock-delay.  A
+ * full script that only reads does not end it.  It returns to the path when it is free again: with its last ticket the
+ * side keys go, and the next grant is by the short script.
+ *
+ * The mount knows only its own side of that.  It sends the short script of acquire if it has no other ticket of the
+ * name, watches no other holder of it, and the store is not closed; that of release as long as it has had no other
+ * ticket of the name and the server has not reported a waiter (remote_ticket.uncontended); that of renew for every
+ * exclusive lock whose renewal nobody waits for, many in one request.
+ */
+#include <string.h>
+
+#include "backend/redis/pack.h"
+#include "backend/redis/private.h"
+
+#define CONTENT_MAX 512    /* as in head.lua */
+#define GRANTED "granted " /* and the fencing token: an answer of uncontended_acquire.lua */
+#define NOTE_LEASES_EVERY                                                                                              \
+    3600000 /* ms between the times that the expiry of the set of this mount's leases is renewed */
+
+/* A release by uncontended_release.lua that is pending. */
+struct uncontended_release {
+    struct remote_request *request;
+    uint64_t call;
+};
+
+/* --- acquire --- */
+
+static bool uncontended_takes(const struct remote_ticket *t)
+{
+    return t->head.mode == BACKEND_EXCLUSIVE && !t->lock->sequence && !t->lock_owner && !t->head.fence &&
+           (!t->head.content || g_bytes_get_size(t->head.content) <= CONTENT_MAX) &&
+           !remote_is_numbered(remote_leaf(t->lock->name));
+}
+
+static bool uncontended_may_be_free(struct redis *r, const struct remote_ticket *t)
+{
+    bool only = LIST_FIRST(&t->lock->tickets) == t && !LIST_NEXT(t, link);
+    return uncontended_takes(t) && t->state == REMOTE_ACQUIRING && only && !epoch_is_closed(&r->epoch) &&
+           !g_hash_table_contains(r->watches, t->lock->name);
+}
+
+/* What the set of the mount's leases has of a lock; "": it is no lease. */
+static void uncontended_add_lease_entry(struct redis_call *call, const char *id, const char *name, bool lease)
+{
+    char *entry = lease ? g_strconcat(id, " l ", name, NULL) : NULL;
+    redis_call_word(call, entry ? entry : "");
+    g_free(entry);
+}
+
+static void uncontended_fill_acquire(struct redis_call *call, const struct remote_ticket *t)
+{
+    struct redis *r = call->r;
+    const char *name = t->lock->name, *leaf;
+    char *directory = remote_parent(name, &leaf), to[sizeof r->mount + sizeof t->id + 2];
+    clock_ms *noted = &r->uncontended.leases_noted;
+    bool lease = t->head.kind == BACKEND_LEASE;
+    bool note = lease && (*noted == 0 || clock_now() - *noted >= NOTE_LEASES_EVERY);
+    g_snprintf(to, sizeof to, " %s %s+", r->mount, t->id);
+    call->script = REDIS_UNCONTENDED_ACQUIRE;
+    redis_call_key(call, 0, name);
+    redis_call_sides(call, "of", name);
+    redis_call_sides(call, "dl", directory);
+    redis_call_key(call, 'd', name);
+    redis_call_key(call, 'm', NULL);
+    redis_call_text(call, "mount", r->mount);
+    redis_call_text(call, "path", name);
+    redis_call_number(call, "kind", (int64_t)t->head.kind);
+    redis_call_number(call, "mode", (int64_t)t->head.mode);
+    redis_call_number(call, "ttl", t->head.ttl);
+    redis_call_unsigned(call, "handle", t->handle);
+    redis_call_bytes(call, "meta", t->meta);
+    if (t->head.content) {
+        redis_call_bytes(call, "content", t->head.content);
+    }
+    redis_call_word(call, to);
+    redis_call_word_number(call, t->head.ttl);
+    redis_call_word(call, leaf);
+    uncontended_add_lease_entry(call, t->id, name, lease);
+    if (leaf != name || note) {
+        redis_call_word(call, leaf == name ? "m" : note ? "nm" : "n");
+    }
+    *noted = note ? clock_now() : *noted;
+    g_free(directory);
+}
+
+/* The request goes on with the full script; `repeated`: the short one was sent twice. */
+static void uncontended_send_in_full(struct remote_request *request, struct remote_ticket *t, bool repeated)
+{
+    request->repeated = repeated;
+    uint64_t call = redis_procedure_send(request, t, 0);
+    if (request->procedure == REMOTE_ACQUIRE) {
+        t->acquiring_call = call;
+    }
+}
+
+/* If the server did not carry out the script, it did not note the lease either.  Does the request go on in full? */
+static bool uncontended_is_declined(struct redis *r, const struct redis_answer *given)
+{
+    bool answered = given->outcome == REMOTE_ANSWERED, declined = answered && given->reply->type == REDIS_REPLY_NIL;
+    if (declined || !answered) {
+        r->uncontended.leases_noted = 0;
+    }
+    return declined;
+}
+
+static void uncontended_on_acquire(void *arg, const struct redis_answer *given)
+{
+    struct remote_request *request = arg;
+    struct redis *r = redis_of(request);
+    struct remote_ticket *t = remote_ticket_find(&r->remote, request->id);
+    struct remote_answer answer = {.outcome = given->outcome, .sent = given->sent, .repeated = given->repeated};
+    if (uncontended_is_declined(r, given)) {
+        uncontended_send_in_full(request, t, given->repeated);
+        return;
+    }
+    const char *text = given->outcome == REMOTE_ANSWERED ? redis_text(given->reply, 0) : "";
+    if (g_str_has_prefix(text, GRANTED) && uncontended_takes(t) &&
+        redis_fence_of(text + strlen(GRANTED), &answer.fence)) {
+        t->uncontended = true;
+        request->on_answer(request, &answer);
+    } else {
+        redis_procedure_answer(request, given);
+    }
+}
+
+/* --- release --- */
+
+static void uncontended_fill_release(struct redis_call *call, const struct remote_request *request)
+{
+    const char *leaf;
+    char *directory = remote_parent(request->name, &leaf);
+    call->script = REDIS_UNCONTENDED_RELEASE;
+    redis_call_key(call, 0, request->name);
+    redis_call_key(call, 'f', request->name);
+    redis_call_key(call, 'l', directory);
+    redis_call_key(call, 'm', NULL);
+    redis_call_word(call, request->id);
+    redis_call_word(call, remote_leaf(request->ticket_name));
+    uncontended_add_lease_entry(call, request->id, request->name, request->lease);
+    g_free(directory);
+}
+
+static void uncontended_forget_release(struct remote_request *request)
+{
+    GHashTable *releases = redis_of(request)->uncontended.releases;
+    const struct uncontended_release *release = g_hash_table_lookup(releases, request->name);
+    if (release && release->request == request) {
+        g_hash_table_remove(releases, request->name);
+    }
+}
+
+static void uncontended_on_release(void *arg, const struct redis_answer *given)
+{
+    struct remote_request *request = arg;
+    uncontended_forget_release(request);
+    if (uncontended_is_declined(redis_of(request), given)) {
+        uncontended_send_in_full(request, NULL, given->repeated);
+    } else {
+        redis_procedure_answer(request, given);
+    }
+}
+
+static uint64_t uncontended_send_release(struct redis_call *call, struct remote_request *request, int64_t timeout)
+{
+    struct uncontended_release *release = g_new(struct uncontended_release, 1);
+    uncontended_fill_release(call, request);
+    *release = (struct uncontended_release){request, redis_call_send(call, timeout, uncontended_on_release, request)};
+    g_hash_table_replace(call->r->uncontended.releases, request->name, release);
+    return release->call;
+}
+
+/* If a pending release turned out to need the full script, that would be behind what is sent now about the name.  So
+ * the full script goes first. */
+static void uncontended_finish_release(struct redis *r, const char *name)
+{
+    const struct uncontended_release *release = g_hash_table_lookup(r->uncontended.releases, name);
+    if (release) {
+        struct remote_request *request = release->request;
+        redis_conn_forget(r->conn, release->call);
+        g_hash_table_remove(r->uncontended.releases, name);
+        redis_procedure_send(request, NULL, 0);
+    }
+}
+
+/* --- renew, many in one request --- */
+
+static bool uncontended_may_renew(const struct remote_request *request, const struct remote_ticket *t)
+{
+    return request->in_background && request->left == request->ttl && !t->lock->sequence && !t->segments &&
+           request->claim.mode == BACKEND_EXCLUSIVE && !epoch_is_closed(&redis_of(request)->epoch);
+}
+
+static void uncontended_renew_in_full(struct remote_request *request)
+{
+    struct remote_ticket *t = remote_ticket_find(request->r, request->id);
+    if (t) {
+        redis_procedure_send(request, t, 0);
+    } else { /* it was released meanwhile */
+        request->on_answer(request, &(struct remote_answer){.outcome = REMOTE_ANSWERED, .result = BACKEND_STALE});
+    }
+}
+
+static void uncontended_on_renewals(void *arg, const struct redis_answer *given)
+{
+    GPtrArray *requests = arg;
+    struct redis *r = redis_of(requests->pdata[0]);
+    bool answered = given->outcome == REMOTE_ANSWERED;
+    g_hash_table_steal(r->uncontended.renewals, requests);
+    for (guint i = 0; i < requests->len; i++) {
+        struct remote_request *request = requests->pdata[i];
+        if (!answered) {
+            redis_procedure_answer(request, given);
+        } else if (redis_number(given->reply, i) == 1) {
+            epoch_on_confirmed(&r->epoch, request->id, false);
+            request->on_answer(
+                request,
+                &(struct remote_answer){.outcome = given->outcome, .sent = given->sent, .repeated = given->repeated});
+        } else {
+            uncontended_renew_in_full(request);
+        }
+    }
+    g_ptr_array_unref(requests);
+}
+
+/* Those that were collected in this turn of the loop. */
+static void uncontended_on_collected(struct ev_loop *loop, ev_prepare *watcher, int events)
+{
+    struct redis *r = watcher->data;
+    GPtrArray *requests = g_steal_pointer(&r->uncontended.collected);
+    (void)loop, (void)events;
+    if (requests->len == 1) {
+        uncontended_renew_in_full(requests->pdata[0]);
+        g_hash_table_remove(r->uncontended.renewals, requests);
+        return;
+    }
+    struct redis_call call = {.r = r, .script = REDIS_UNCONTENDED_RENEW_MANY};
+    guint begin = redis_call_array(&call, "tickets");
+    for (guint i = 0; i < requests->len; i++) {
+        const struct remote_request *request = requests->pdata[i];
+        redis_call_key(&call, 0, request->name);
+        pack_text(r->packed, request->id, strlen(request->id));
+        pack_number(r->packed, request->ttl);
+    }
+    pack_count(r->packed, begin, 2 * requests->len);
+    redis_call_key(&call, 'm', NULL);
+    redis_call_send(&call, 0, uncontended_on_renewals, requests);
+}
+
+static void uncontended_collect_renewal(struct redis *r, struct remote_request *request)
+{
+    struct redis_uncontended *u = &r->uncontended;
+    if (!u->collected) {
+        u->collected = g_ptr_array_new();
+        g_hash_table_add(u->renewals, u->collected);
+        ev_feed_event(r->remote.loop, &u->collecting, EV_CUSTOM);
+    }
+    g_ptr_array_add(u->collected, request);
+}
+
+/* --- recover --- */
+
+void redis_uncontended_add_lease(struct redis_call *call, const char *id, const char *path)
+{
+    redis_call_key(call, 0, path);
+    redis_call_key(call, 'f', path);
+    pack_text(call->r->packed, id, strlen(id));
+}
+
+/* --- every request --- */
+
+uint64_t redis_send_request(struct remote_request *request, struct remote_ticket *t, int64_t timeout)
+{
+    struct redis *r = redis_of(request);
+    struct redis_call call = {.r = r};
+    enum remote_procedure procedure = request->procedure;
+    epoch_before_request(&r->epoch, request, t);
+    if (procedure == REMOTE_ACQUIRE && uncontended_may_be_free(r, t)) {
+        uncontended_fill_acquire(&call, t);
+        return redis_call_send(&call, timeout, uncontended_on_acquire, request);
+    }
+    if (procedure == REMOTE_RELEASE && request->uncontended) {
+        return uncontended_send_release(&call, request, timeout);
+    }
+    if (procedure == REMOTE_RENEW && uncontended_may_renew(request, t)) {
+        uncontended_collect_renewal(r, request);
+        return 0;
+    }
+    if (procedure == REMOTE_ACQUIRE || procedure == REMOTE_RENAME) {
+        uncontended_finish_release(r, procedure == REMOTE_ACQUIRE ? t->lock->name : request->name);
+    }
+    return redis_procedure_send(request, t, timeout);
+}
+
+/* --- beginning and end --- */
+
+void redis_uncontended_init(struct redis *r)
+{
+    struct redis_uncontended *u = &r->uncontended;
+    u->releases = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
+    u->renewals = g_hash_table_new_full(g_direct_hash, g_direct_equal, (GDestroyNotify)g_ptr_array_unref, NULL);
+    ev_prepare_init(&u->collecting, uncontended_on_collected);
+    ev_set_priority(&u->collecting, EV_MINPRI);
+    u->collecting.data = r;
+}
+
+void redis_uncontended_stop(struct redis *r)
+{
+    if (r->remote.loop) {
+        ev_clear_pending(r->remote.loop, &r->uncontended.collecting);
+    }
+}
+
+void redis_uncontended_clear(struct redis *r)
+{
+    g_hash_table_unref(r->uncontended.releases);
+    g_hash_table_unref(r->uncontended.renewals);
+}
