@@ -127,10 +127,13 @@ static int landlock_allow(int ruleset, const struct landlock_handled *handled, c
     if (result == 0 && policy->directory) {
         result = landlock_allow_path(ruleset, handled->files, policy->directory, LANDLOCK_STORE);
     }
-    if (result == 0 && policy->servers == SANDBOX_NETWORK_SERVERS) {
+    if (result == 0 && sandbox_has_network(policy->servers)) {
         result = landlock_allow_resolver(ruleset, handled->files);
     }
-    if (handled->net & LANDLOCK_CONNECT_TCP && policy->servers == SANDBOX_NETWORK_SERVERS) {
+    for (size_t i = 0; result == 0 && i < policy->file_count; i++) {
+        result = landlock_allow_path(ruleset, handled->files, policy->files[i], LANDLOCK_READ);
+    }
+    if (handled->net & LANDLOCK_CONNECT_TCP && sandbox_has_network(policy->servers)) {
         for (size_t i = 0; result == 0 && i < policy->port_count; i++) {
             result = landlock_allow_port(ruleset, policy->ports[i]);
         }
@@ -149,7 +152,7 @@ int sandbox_landlock(const struct sandbox_policy *policy)
         return errno == ENOSYS || errno == EOPNOTSUPP ? 0 : -errno;
     }
     size_t size = landlock_known((int)version, &handled);
-    if (policy->servers == SANDBOX_NETWORK_SERVERS && policy->port_count == 0) {
+    if (sandbox_has_network(policy->servers) && policy->port_count == 0) {
         handled.net &= ~LANDLOCK_CONNECT_TCP;
     }
     int ruleset = (int)syscall(SYS_landlock_create_ruleset, &handled, size, 0);

@@ -23,19 +23,28 @@
 
 #define SANDBOX_TEXT_MAX 256
 #define SANDBOX_PORTS_MAX 16
+#define SANDBOX_FILES_MAX 8
 
 /* How the daemon reaches the store's servers. */
 enum sandbox_servers {
-    SANDBOX_NO_SERVERS,     /* it makes and connects no socket */
-    SANDBOX_UNIX_SERVERS,   /* sockets with a path */
-    SANDBOX_NETWORK_SERVERS /* IPv4 and IPv6, with DNS */
+    SANDBOX_NO_SERVERS,      /* it makes and connects no socket */
+    SANDBOX_UNIX_SERVERS,    /* sockets with a path */
+    SANDBOX_NETWORK_SERVERS, /* IPv4 and IPv6, with DNS */
+    SANDBOX_ALL_SERVERS      /* both */
 };
+
+static inline bool sandbox_has_network(enum sandbox_servers servers)
+{
+    return servers == SANDBOX_NETWORK_SERVERS || servers == SANDBOX_ALL_SERVERS;
+}
 
 struct sandbox_policy {
     const char *directory; /* it may make, write and remove files below; NULL: none */
     enum sandbox_servers servers;
     uint16_t ports[SANDBOX_PORTS_MAX];
-    size_t port_count; /* TCP only to these ports; 0: to any */
+    size_t port_count;                    /* TCP only to these ports; 0: to any */
+    const char *files[SANDBOX_FILES_MAX]; /* it may read these, and what is below them */
+    size_t file_count;
 };
 
 struct sandbox {

@@ -306,13 +306,13 @@ static int seccomp_fill(scmp_filter_ctx filter, enum sandbox_servers servers)
     if (result == 0) {
         result = seccomp_allow_special(filter);
     }
-    if (result == 0 && servers == SANDBOX_UNIX_SERVERS) {
+    if (result == 0 && (servers == SANDBOX_UNIX_SERVERS || servers == SANDBOX_ALL_SERVERS)) {
         result = seccomp_allow_if(filter, seccomp_conditional_unix, G_N_ELEMENTS(seccomp_conditional_unix));
     }
-    if (result == 0 && servers == SANDBOX_NETWORK_SERVERS) {
+    if (result == 0 && sandbox_has_network(servers)) {
         result = seccomp_allow(filter, seccomp_network, G_N_ELEMENTS(seccomp_network));
     }
-    if (result == 0 && servers == SANDBOX_NETWORK_SERVERS) {
+    if (result == 0 && sandbox_has_network(servers)) {
         result = seccomp_allow_if(filter, seccomp_conditional_network, G_N_ELEMENTS(seccomp_conditional_network));
     }
     return result;
