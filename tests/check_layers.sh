@@ -41,7 +41,7 @@ tell "$(includes | awk -v list="$rooms" '
         }
         if (!(from in depth) || !(to in depth)) { print $1 " includes " $2 ": a room that is not in the list"; next }
         if (from ~ /^fs/ && to ~ /^backend/) {
-            opens = from == "fs/daemon" && $2 ~ /^backend\/(local\/local|redis\/(redis|preflight)|redlock\/redlock|zookeeper\/zookeeper)[.]h$/
+            opens = from == "fs/daemon" && $2 ~ /^backend\/(local\/local|redis\/(redis|preflight)|redlock\/redlock|zookeeper\/zookeeper|postgresql\/postgresql)[.]h$/
             if ($2 !~ /^backend\/(backend|clock|log)[.]h$/ && !opens) print $1 " includes " $2
             next
         }

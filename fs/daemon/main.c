@@ -24,6 +24,7 @@
 #include "backend/backend.h"
 #include "backend/local/local.h"
 #include "backend/log.h"
+#include "backend/postgresql/postgresql.h"
 #include "backend/redis/preflight.h"
 #include "backend/redis/redis.h"
 #include "backend/redlock/redlock.h"
@@ -55,6 +56,8 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "                        the same of a majority of independent Redis servers\n"
                            "  zookeeper://HOST[:PORT][,HOST...][/CHROOT]\n"
                            "                        the same of a ZooKeeper ensemble\n"
+                           "  postgresql://[USER@]HOST[:PORT][,HOST...]/DATABASE[?schema=NAME]\n"
+                           "                        the same of a PostgreSQL database\n"
                            "\n"
                            "Options:\n"
                            "  -f                    stay in the foreground and log to stderr\n"
@@ -62,6 +65,8 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "  -o OPTION[,...]       see below\n"
                            "  -h, --help            this text\n"
                            "  -V, --version         the version\n"
+                           "  --print-schema=postgresql[:NAME]\n"
+                           "                        what makes the schema for locks in PostgreSQL, as SQL\n"
                            "\n";
 static const char help_end[] = "\n"
                                "End it with umount MOUNTPOINT or fusermount3 -u MOUNTPOINT.  More in leasefs(8);\n"
@@ -388,6 +393,44 @@ static int main_open_zookeeper(const struct options *options, struct backend **r
     return result;
 }
 
+static int main_open_postgresql(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
+                                char *error, size_t error_size)
+{
+    struct postgresql_options server = {
+        .uri = options->backend,
+        .background = options->redis.background,
+        .term = options->ttl,
+        .grace = options->redis.grace,
+        .strict = options->redis.strict,
+        .seed = g_random_int(),
+    };
+    char *user = NULL, *password = NULL;
+    int result = 0;
+    if (options->credentials) {
+        result = redis_credentials_read(options->credentials, &user, &password, error, error_size);
+    }
+    if (result == 0) {
+        struct postgresql_needs needs;
+        char *identity = main_mount_identity(options);
+        server.user = user;
+        server.password = password;
+        server.identity = identity;
+        result = postgresql_new(&server, ret, error, error_size);
+        g_free(identity);
+        postgresql_find_needs(options->backend, &needs);
+        ret_policy->servers = SANDBOX_ALL_SERVERS;
+        for (size_t i = 0; i < needs.file_count; i++) {
+            ret_policy->files[ret_policy->file_count++] = needs.files[i];
+        }
+        for (size_t i = 0; i < needs.port_count; i++) {
+            ret_policy->ports[ret_policy->port_count++] = needs.ports[i];
+        }
+    }
+    main_forget_password(password);
+    g_free(user);
+    return result;
+}
+
 static int main_open_backend(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
                              char *error, size_t error_size)
 {
@@ -399,6 +442,8 @@ static int main_open_backend(const struct options *options, struct backend **ret
         return main_open_redlock(options, ret, ret_policy, error, error_size);
     case OPTIONS_ZOOKEEPER:
         return main_open_zookeeper(options, ret, ret_policy, error, error_size);
+    case OPTIONS_POSTGRESQL:
+        return main_open_postgresql(options, ret, ret_policy, error, error_size);
     default:
         return main_open_local(options, ret, error, error_size);
     }
@@ -489,6 +534,20 @@ static int main_remount(const struct options *options)
     return EXIT_SUCCESS;
 }
 
+static int main_print_schema(const char *store)
+{
+    bool known = g_str_has_prefix(store, "postgresql") && (!store[10] || store[10] == ':');
+    g_autofree char *schema = known ? postgresql_schema(store[10] ? store + 11 : NULL) : NULL;
+    if (!schema) {
+        log_error(
+            "--print-schema=%s: write --print-schema=postgresql, or postgresql:NAME for another schema than leasefs",
+            store);
+        return EXIT_FAILURE;
+    }
+    fputs(schema, stdout);
+    return EXIT_SUCCESS;
+}
+
 static int main_act(const struct options *options)
 {
     if (options->show_help) {
@@ -499,6 +558,9 @@ static int main_act(const struct options *options)
     if (options->show_version) {
         printf("leasefs %s (libfuse %s)\n", PACKAGE_VERSION, fuse_pkgversion());
         return EXIT_SUCCESS;
+    }
+    if (options->print_schema) {
+        return main_print_schema(options->print_schema);
     }
     if (!process_sees_itself()) {
         log_error(

@@ -44,10 +44,11 @@ enum option_scope {
     FOR_LOCAL = 1 << OPTIONS_LOCAL,
     FOR_REDIS = 1 << OPTIONS_REDIS,
     FOR_REDLOCK = 1 << OPTIONS_REDLOCK,
-    FOR_ZOOKEEPER = 1 << OPTIONS_ZOOKEEPER
+    FOR_ZOOKEEPER = 1 << OPTIONS_ZOOKEEPER,
+    FOR_POSTGRESQL = 1 << OPTIONS_POSTGRESQL
 };
 #define FOR_BOTH_REDIS (FOR_REDIS | FOR_REDLOCK)
-#define FOR_SERVERS (FOR_BOTH_REDIS | FOR_ZOOKEEPER)
+#define FOR_SERVERS (FOR_BOTH_REDIS | FOR_ZOOKEEPER | FOR_POSTGRESQL)
 
 struct mount_option {
     const char *name; /* all of the word, or with '=' or '-' at its end, how it begins */
@@ -105,7 +106,7 @@ static const struct mount_option mount_options[] = {
     {"connect_timeout=", OPTION_TIME, FOR_BOTH_REDIS, FIELD(redis.connect_timeout), REDIS_TIME, "of a connection attempt"},
     {"keepalive", OPTION_SET, FOR_BOTH_REDIS, FIELD(redis.keepalive), .help = "probe idle connections (default)"},
     {"nokeepalive", OPTION_CLEAR, FOR_BOTH_REDIS, FIELD(redis.keepalive), .help = "do not"},
-    {"grace=", OPTION_GRACE, FOR_BOTH_REDIS, FIELD(redis.grace), LEASE_TTL_MIN, LEASE_TTL_MAX, "TIME|strict",
+    {"grace=", OPTION_GRACE, FOR_BOTH_REDIS | FOR_POSTGRESQL, FIELD(redis.grace), LEASE_TTL_MIN, LEASE_TTL_MAX, "TIME|strict",
      "strict, or a time from 100ms to 3650d, such as 30s or 5m",
      "how long, at most, a server that has forgotten grants nothing new"},
     {"wait=", OPTION_NUMBER, FOR_REDIS, FIELD(redis.wait), 0, REDIS_WAIT_MAX, "NUMBER", "a number from 0 to 100",

@@ -124,15 +124,20 @@ static int options_find_store(struct options_parse *p)
         g_free(directory);
         return 0;
     }
+    if (g_str_has_prefix(o->backend, "postgresql://") || g_str_has_prefix(o->backend, "postgres://")) {
+        o->kind = OPTIONS_POSTGRESQL;
+        return 0;
+    }
     return options_fail(p,
-                        "unknown backend '%s': use memory, local, local:DIR, redis://HOST, redlock://HOST,HOST,HOST or "
-                        "zookeeper://HOST",
+                        "unknown backend '%s': use memory, local, local:DIR, redis://HOST, redlock://HOST,HOST,HOST, "
+                        "zookeeper://HOST or postgresql://HOST/DATABASE",
                         o->backend);
 }
 
 static int options_refuse_of_others(struct options_parse *p)
 {
-    static const char *const stores[] = {"memory and local stores", "redis://", "redlock://", "zookeeper://"};
+    static const char *const stores[] = {"memory and local stores", "redis://", "redlock://", "zookeeper://",
+                                         "postgresql://"};
     for (unsigned scope = 1; scope < G_N_ELEMENTS(p->only); scope++) {
         if (p->only[scope] && !(scope & 1u << p->options->kind)) {
             GString *list = g_string_new(NULL);
@@ -214,6 +219,10 @@ static int options_parse_flag(struct options_parse *p, int flag, char *const *ar
     case 'V':
         o->show_version = true;
         return 0;
+    case 'S':
+        g_free(o->print_schema);
+        o->print_schema = g_strdup(optarg);
+        return 0;
     case 'r':
         return options_fail(p, "-r: a mount cannot be read-only, because locks need writing");
     case 's':
@@ -241,8 +250,10 @@ static int options_parse_flag(struct options_parse *p, int flag, char *const *ar
 /* All flags come before any -o list is read, so that -s may stand after it. */
 static int options_parse_flags(struct options_parse *p, int argc, char **argv)
 {
-    static const struct option long_options[] = {
-        {"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
+    static const struct option long_options[] = {{"help", no_argument, NULL, 'h'},
+                                                 {"version", no_argument, NULL, 'V'},
+                                                 {"print-schema", required_argument, NULL, 'S'},
+                                                 {NULL, 0, NULL, 0}};
     g_autoptr(GPtrArray) lists = g_ptr_array_new();
     int flag, result = 0;
     optind = 0; /* GNU: begin anew */
@@ -281,7 +292,7 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
     g_autofree char *program = g_path_get_basename(argc > 0 ? argv[0] : "leasefs");
     p.is_helper = g_str_has_prefix(program, "mount.");
     int result = options_parse_flags(&p, argc, argv);
-    if (result < 0 || options->show_help || options->show_version) {
+    if (result < 0 || options->show_help || options->show_version || options->print_schema) {
         return result;
     }
     if (argc - optind < 2) {
@@ -319,6 +330,7 @@ void options_clear(struct options *options)
     g_free(options->redis.sentinel_credentials);
     g_free(options->credentials);
     g_free(options->state);
+    g_free(options->print_schema);
     fuse_opt_free_args(&options->fuse);
     *options = (struct options){0};
 }

@@ -28,7 +28,14 @@
 #define REDIS_TIME_MIN 10LL /* of the options timeout= and the like */
 #define REDIS_TIME_MAX (10LL * 60 * 1000)
 
-enum options_kind { OPTIONS_LOCAL, OPTIONS_REDIS, OPTIONS_REDLOCK, OPTIONS_ZOOKEEPER, OPTIONS_KINDS };
+enum options_kind {
+    OPTIONS_LOCAL,
+    OPTIONS_REDIS,
+    OPTIONS_REDLOCK,
+    OPTIONS_ZOOKEEPER,
+    OPTIONS_POSTGRESQL,
+    OPTIONS_KINDS
+};
 
 /* Only for redis:// and redlock://.  NULL, 0: not given. */
 struct options_redis {
@@ -52,6 +59,7 @@ struct options {
     bool verbose;    /* -v */
     bool remount;    /* change the ttl of the existing mount */
     bool show_help, show_version;
+    char *print_schema; /* of which store; NULL: of none */
     char *backend;     /* "memory", "local", "local:DIR", "redis://HOST", "zookeeper://HOST" and their like, as given */
     char *directory;   /* absolute: of the local store, or of a ZooKeeper mount's state; else NULL */
     char *credentials; /* for a server: a file, absolute; or NULL */

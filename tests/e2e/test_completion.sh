@@ -36,7 +36,7 @@ expect_is "$(env -i bash --norc -uc ". '$SOURCES/fs/leasefs.bash-completion'" 2>
 expect complete -p leasefs mount.leasefs leaserun >/dev/null
 
 it "backends, and the directory of a local store"
-offers 'leasefs ' 'local local: memory redis+cluster:// redis+sentinel:// redis+unix:// redis:// rediss:// redlock:// zookeeper://'
+offers 'leasefs ' 'local local: memory postgresql:// redis+cluster:// redis+sentinel:// redis+unix:// redis:// rediss:// redlock:// zookeeper://'
 offers 'leasefs me' memory
 offers 'leasefs local:' 'mountpoint store'
 offers 'leasefs local:st' store

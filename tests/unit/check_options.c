@@ -364,7 +364,7 @@ START_TEST(refusal_is_one_line_whatever_was_said)
                    "unknown option 'tll=5s?and?[2J': see OPTIONS in leasefs(8)");
     assert_refused(PARSE("no\nstore", mountpoint),
                    "unknown backend 'no?store': use memory, local, local:DIR, redis://HOST, "
-                   "redlock://HOST,HOST,HOST or zookeeper://HOST");
+                   "redlock://HOST,HOST,HOST, zookeeper://HOST or postgresql://HOST/DATABASE");
 }
 END_TEST
 
@@ -388,10 +388,10 @@ END_TEST
 
 START_TEST(unknown_backend_is_told_with_those_there_are)
 {
-    static const char *const unknown[] = {"", "memory:x", "redis", "postgres://host"};
+    static const char *const unknown[] = {"", "memory:x", "redis", "postgres:"};
     for (size_t i = 0; i < G_N_ELEMENTS(unknown); i++) {
         char *expected = g_strdup_printf("unknown backend '%s': use memory, local, local:DIR, redis://HOST, "
-                                         "redlock://HOST,HOST,HOST or zookeeper://HOST",
+                                         "redlock://HOST,HOST,HOST, zookeeper://HOST or postgresql://HOST/DATABASE",
                                          unknown[i]);
         assert_refused(PARSE(unknown[i], mountpoint), expected);
         g_free(expected);
@@ -481,8 +481,9 @@ START_TEST(option_of_another_backend_is_refused)
         int length = equals ? (int)(equals + 1 - redis_words[i]) : (int)strlen(redis_words[i]);
         bool of_all_servers =
             strcmp(redis_words[i], "credentials=/a") == 0 || strcmp(redis_words[i], "background") == 0;
-        char *expected = g_strdup_printf("option %.*s is only for redis://%s", length, redis_words[i],
-                                         of_all_servers ? ", redlock:// and zookeeper://" : " and redlock://");
+        char *expected =
+            g_strdup_printf("option %.*s is only for redis://%s", length, redis_words[i],
+                            of_all_servers ? ", redlock://, zookeeper:// and postgresql://" : " and redlock://");
         assert_refused(PARSE("-o", redis_words[i], "memory", mountpoint), expected);
         assert_refused(PARSE("local:/x", mountpoint, "-o", redis_words[i]), expected);
         ck_assert_int_eq(PARSE("-o", redis_words[i], "redis://h", mountpoint), 0);
@@ -505,6 +506,10 @@ START_TEST(option_of_another_backend_is_refused)
     ck_assert(g_str_has_prefix(options.directory, "/b/"));
     ck_assert(g_str_has_suffix(options.directory, "/zookeeper"));
     assert_refused(PARSE("-o", "state=/b", "local", mountpoint), "option state= is only for zookeeper://");
+    ck_assert_int_eq(PARSE("-o", "credentials=/a,background,grace=1m", "postgresql://h/d", mountpoint), 0);
+    ck_assert_int_eq(options.kind, OPTIONS_POSTGRESQL);
+    assert_refused(PARSE("-o", "prefix=a", "postgres://h/d", mountpoint),
+                   "option prefix= is only for redis:// and redlock://");
 }
 END_TEST
 

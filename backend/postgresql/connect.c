@@ -1,0 +1,265 @@
+/* connect: makes a connection, sets its session up, and makes the schema.  All of it blocks, so it is called at the
+ * start of the mount, and later from a thread. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/postgresql/private.h"
+
+static const char connect_schema_text[] =
+#include "backend/postgresql/schema.inc"
+    ;
+
+void pq_connection_clear(struct pq_connection *connection)
+{
+    if (connection->conn) {
+        PQfinish(connection->conn);
+        connection->conn = NULL;
+    }
+    g_clear_pointer(&connection->error, g_free);
+    g_clear_pointer(&connection->warnings, g_ptr_array_unref);
+    g_clear_pointer(&connection->address, g_free);
+}
+
+#define CONNECT_POOLER                                                                                                 \
+    "a pooler such as pgbouncer answers in place of the server, and does not pass notifications on: give the "         \
+    "server's "                                                                                                        \
+    "own host and port"
+
+/* In the text the schema is named by "leasefs." and "SCHEMA leasefs". */
+char *postgresql_schema(const char *name)
+{
+    if (!name || strcmp(name, POSTGRESQL_SCHEMA_DEFAULT) == 0) {
+        return g_strdup(connect_schema_text);
+    }
+    GString *text = g_string_new(connect_schema_text);
+    char *with_dot = g_strdup_printf("%s.", name), *after_word = g_strdup_printf("SCHEMA %s", name),
+         *if_not = g_strdup_printf("SCHEMA IF NOT EXISTS %s", name);
+    g_string_replace(text, POSTGRESQL_SCHEMA_DEFAULT ".", with_dot, 0);
+    g_string_replace(text, "SCHEMA " POSTGRESQL_SCHEMA_DEFAULT, after_word, 0);
+    g_string_replace(text, "SCHEMA IF NOT EXISTS " POSTGRESQL_SCHEMA_DEFAULT, if_not, 0);
+    g_free(with_dot);
+    g_free(after_word);
+    g_free(if_not);
+    return g_string_free(text, FALSE);
+}
+
+/* --- errors --- */
+
+static char *connect_line(const char *message)
+{
+    char *line = g_strdup(*message ? message : "the connection was closed");
+    g_strdelimit(line, "\n\t", ' ');
+    return g_strchomp(line);
+}
+
+static void connect_fail(struct pq_connection *c, bool final, char *error)
+{
+    g_free(c->error);
+    c->error = error;
+    c->final = final;
+    if (c->conn) {
+        PQfinish(c->conn);
+        c->conn = NULL;
+    }
+}
+
+static const char *connect_state(const PGresult *rows)
+{
+    const char *state = PQresultErrorField(rows, PG_DIAG_SQLSTATE);
+    return state ? state : "";
+}
+
+/* NULL: it failed, and the connection with it. */
+static PGresult *connect_query(struct pq_connection *c, const char *text)
+{
+    PGresult *rows = PQexec(c->conn, text);
+    ExecStatusType status = PQresultStatus(rows);
+    if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) {
+        char *why = connect_line(PQresultErrorMessage(rows));
+        PQclear(rows);
+        connect_fail(c, false, why);
+        return NULL;
+    }
+    return rows;
+}
+
+/* --- the schema --- */
+
+static char *connect_right_to_execute(const struct pq_target *target, const PGconn *conn)
+{
+    return g_strdup_printf(
+        "the role %s may not use the schema %s: run as its owner: GRANT USAGE ON SCHEMA %s TO \"%s\"; "
+        "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO \"%s\"",
+        PQuser(conn), target->schema, target->schema, PQuser(conn), target->schema, PQuser(conn));
+}
+
+/* One of many mounts that start at once makes it; the others find it made. */
+static void connect_make_schema(const struct pq_target *target, struct pq_connection *c)
+{
+    char *schema = postgresql_schema(target->schema);
+    char *text =
+        g_strdup_printf("BEGIN; SELECT pg_catalog.pg_advisory_xact_lock(1818322805); SELECT pg_catalog.count(*) FROM "
+                        "pg_catalog.pg_namespace WHERE nspname = '%s'",
+                        target->schema);
+    PGresult *rows = connect_query(c, text);
+    g_free(text);
+    bool made = rows && strcmp(PQgetvalue(rows, 0, 0), "0") != 0;
+    PQclear(rows);
+    if (rows && !made) {
+        rows = PQexec(c->conn, schema);
+        bool may_not = strcmp(connect_state(rows), "42501") == 0;
+        if (PQresultStatus(rows) != PGRES_COMMAND_OK && may_not) {
+            connect_fail(
+                c, true,
+                g_strdup_printf("the database %s has no schema %s, and the role %s may not make one: run as the "
+                                "database's owner: leasefs --print-schema=postgresql | psql -1 %s, then GRANT USAGE ON "
+                                "SCHEMA %s TO \"%s\"; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO \"%s\"",
+                                PQdb(c->conn), target->schema, PQuser(c->conn), PQdb(c->conn), target->schema,
+                                PQuser(c->conn), target->schema, PQuser(c->conn)));
+        } else if (PQresultStatus(rows) != PGRES_COMMAND_OK) {
+            char *why = connect_line(PQresultErrorMessage(rows));
+            connect_fail(c, true, g_strdup_printf("cannot make the schema %s: %s", target->schema, why));
+            g_free(why);
+        }
+        PQclear(rows);
+    }
+    if (c->conn) {
+        PQclear(connect_query(c, "COMMIT"));
+    }
+    g_free(schema);
+}
+
+static void connect_check_schema(const struct pq_target *target, struct pq_connection *c, bool may_make)
+{
+    char *text = g_strdup_printf("SELECT %s.format_version()", target->schema);
+    PGresult *rows = PQexec(c->conn, text);
+    const char *state = connect_state(rows);
+    if (PQresultStatus(rows) == PGRES_TUPLES_OK) {
+        int version = atoi(PQgetvalue(rows, 0, 0));
+        if (version != POSTGRESQL_FORMAT) {
+            connect_fail(
+                c, true,
+                g_strdup_printf("the schema %s has format %d, this leasefs knows format %d: mount with the leasefs "
+                                "that made it, or a newer one, or choose another schema with ?schema=NAME",
+                                target->schema, version, POSTGRESQL_FORMAT));
+        }
+    } else if (strcmp(state, "3F000") == 0 && may_make) {
+        connect_make_schema(target, c);
+        if (c->conn) {
+            connect_check_schema(target, c, false);
+        }
+    } else if (strcmp(state, "42501") == 0) {
+        connect_fail(c, true, connect_right_to_execute(target, c->conn));
+    } else if (strcmp(state, "42883") == 0 || strcmp(state, "3F000") == 0) {
+        connect_fail(
+            c, true,
+            g_strdup_printf("the schema %s of the database %s is not of leasefs: choose another with ?schema=NAME",
+                            target->schema, PQdb(c->conn)));
+    } else {
+        connect_fail(c, false, connect_line(PQresultErrorMessage(rows)));
+    }
+    PQclear(rows);
+    g_free(text);
+}
+
+/* --- the session --- */
+
+/* A notification is heard by the session that LISTENs, so there must be one. */
+static void connect_check_session(struct pq_connection *c)
+{
+    PGresult *rows = connect_query(c, "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery()");
+    if (rows && atoi(PQgetvalue(rows, 0, 0)) != PQbackendPID(c->conn)) {
+        connect_fail(c, true, g_strdup(CONNECT_POOLER));
+    } else if (rows && *PQgetvalue(rows, 0, 1) == 't') {
+        connect_fail(c, false,
+                     g_strdup("the server is a standby, which takes no locks: give its primary, or all hosts: "
+                              "postgresql://HOST,HOST/DB"));
+    }
+    PQclear(rows);
+}
+
+static void connect_warn(struct pq_connection *c)
+{
+    PGresult *rows =
+        connect_query(c, "SELECT pg_catalog.current_setting('synchronous_commit'), "
+                         "pg_catalog.current_setting('fsync'), pg_catalog.current_setting('full_page_writes')");
+    if (!rows) {
+        return;
+    }
+    if (strcmp(PQgetvalue(rows, 0, 0), "off") == 0) {
+        g_ptr_array_add(c->warnings,
+                        g_strdup("synchronous_commit is off: a crash of the server loses the locks of its last "
+                                 "moments, and grants them again: set it to on for this role"));
+    }
+    if (strcmp(PQgetvalue(rows, 0, 1), "off") == 0) {
+        g_ptr_array_add(c->warnings,
+                        g_strdup("fsync is off: a crash of the server's host may lose all locks: set it to on"));
+    }
+    if (strcmp(PQgetvalue(rows, 0, 2), "off") == 0) {
+        g_ptr_array_add(
+            c->warnings,
+            g_strdup("full_page_writes is off: a crash of the server's host may damage locks: set it to on"));
+    }
+    PQclear(rows);
+}
+
+static void connect_set_up(struct pq_connection *c, const char *mount)
+{
+    char *text = g_strdup_printf("SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning; "
+                                 "SET bytea_output = hex; SET jit = off; LISTEN leasefs_epoch; LISTEN leasefs_%s",
+                                 mount);
+    PQclear(connect_query(c, text));
+    g_free(text);
+}
+
+static void connect_ignore_notice(void *arg, const PGresult *notice)
+{
+    (void)arg, (void)notice;
+}
+
+static char *connect_address(const PGconn *conn)
+{
+    return g_strdup_printf("postgresql://%s:%s/%s", PQhost(conn), PQport(conn), PQdb(conn));
+}
+
+void pq_connect(const struct pq_target *target, const char *mount, bool first, struct pq_connection *ret)
+{
+    *ret = (struct pq_connection){.warnings = g_ptr_array_new_with_free_func(g_free)};
+    ret->conn =
+        PQconnectdbParams((const char *const *)target->keywords->pdata, (const char *const *)target->values->pdata, 0);
+    if (PQstatus(ret->conn) != CONNECTION_OK) {
+        char *why = connect_line(ret->conn ? PQerrorMessage(ret->conn) : "out of memory");
+        bool password = ret->conn && PQconnectionNeedsPassword(ret->conn);
+        if (strstr(why, "unsupported startup parameter")) { /* PgBouncer's, of options */
+            g_free(why);
+            why = g_strdup(CONNECT_POOLER);
+        }
+        connect_fail(
+            ret, password,
+            password ? g_strdup("the server requires a password: put USER:PASSWORD in a file with mode 0600 and mount "
+                                "with -o credentials=FILE, or put it into ~/.pgpass")
+                     : g_steal_pointer(&why));
+        g_free(why);
+        return;
+    }
+    PQsetNoticeReceiver(ret->conn, connect_ignore_notice, NULL);
+    if (PQserverVersion(ret->conn) < POSTGRESQL_VERSION_MIN) {
+        connect_fail(ret, true,
+                     g_strdup_printf("the server is PostgreSQL %d, and leasefs needs 14 or newer: upgrade it",
+                                     PQserverVersion(ret->conn) / 10000));
+        return;
+    }
+    connect_check_session(ret);
+    if (ret->conn) {
+        connect_set_up(ret, mount);
+    }
+    if (ret->conn) {
+        connect_check_schema(target, ret, first);
+    }
+    if (ret->conn) {
+        connect_warn(ret);
+    }
+    if (ret->conn) {
+        ret->address = connect_address(ret->conn);
+    }
+}

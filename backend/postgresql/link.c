@@ -1,0 +1,824 @@
+/* link: the connection on the loop.
+ *
+ * Calls are sent at once, each as a transaction of its own, and answered in order.  When the connection ends, those
+ * that are not answered are sent again on the next one, in order: each may be repeated.  A thread connects, because
+ * libpq looks host names up, and reads files, while it does.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/postgresql/private.h"
+
+#define LINK_RETRY_MIN 0.05  /* s between connection attempts, */
+#define LINK_RETRY_MAX 1.0   /* twice as long each time */
+#define LINK_TICK 0.05       /* s between looks at what takes too long */
+#define LINK_AGAIN 20        /* ms until a call is repeated that the server has rolled back */
+#define LINK_LOG_EVERY 10000 /* ms between two lines about one kind of error */
+
+/* What is sent, with %s for the schema, and behind it the parameters; one that is `stamped` has the epoch that the
+ * mount knows as one more. */
+static const struct {
+    const char *before;
+    int parameters;
+    bool stamped;
+    const char *behind;
+} link_statements[PQ_FUNCTIONS] = {
+    [PQ_ACQUIRE] = {"SELECT * FROM %s.acquire(", 20, true, ")"},
+    [PQ_RELEASE] = {"SELECT %s.release(", 5, true, ")"},
+    [PQ_RELEASE_RANGE] = {"SELECT %s.release_range(", 5, true, ")"},
+    [PQ_RENEW] = {"SELECT %s.renew(", 7, true, ")"},
+    [PQ_RENEW_MANY] = {"SELECT unnest(%s.renew_many(", 4, true, "))"},
+    [PQ_RESTORE] = {"SELECT %s.restore(", 19, true, ")"},
+    [PQ_BEAT] = {"SELECT * FROM %s.beat(", 3, true, ")"},
+    [PQ_CONVERT] = {"SELECT %s.convert(", 12, true, ")"},
+    [PQ_SET] = {"SELECT %s.set(", 4, true, ")"},
+    [PQ_RENAME] = {"SELECT * FROM %s.rename(", 6, true, ")"},
+    [PQ_HOLDERS] =
+        {"SELECT result, path, unnest(CASE WHEN ids IS NULL THEN '{\"\"}' ELSE ids END) AS id FROM %s.holders(", 4,
+         false, ")"},
+    [PQ_REVOKE] = {"SELECT * FROM %s.revoke(", 8, true, ")"},
+    [PQ_REVOKE_TOKEN] = {"SELECT result, others, unnest(CASE WHEN ids IS NULL THEN '{\"\"}' ELSE ids END) AS id "
+                         "FROM %s.revoke_token(",
+                         9, true, ")"},
+    [PQ_HEARD] = {"SELECT %s.heard(", 2, false, ")"},
+    [PQ_STAT] = {"SELECT (a).*, d_ttl, d_width, d_delay, d_sequence, d_meta FROM %s.stat(", 3, false, ")"},
+    [PQ_LIST] = {"SELECT * FROM %s.list(", 3, false, ")"},
+    [PQ_TICKETS] = {"SELECT * FROM %s.tickets(", 3, false, ")"},
+    [PQ_WATCH] = {"SELECT %s.watch(", 4, true, ")"},
+    [PQ_MKDIR] = {"SELECT %s.mkdir(", 9, true, ")"},
+    [PQ_RMDIR] = {"SELECT %s.rmdir(", 1, true, ")"},
+    [PQ_SET_DIRECTORY] = {"SELECT %s.set_directory(", 6, true, ")"},
+    [PQ_ENTER] = {"SELECT * FROM %s.enter_epoch(", 10, false, ")"},
+    [PQ_GREET] = {"SELECT * FROM %s.greet(", 5, false, ")"},
+    [PQ_RECOVER] = {"SELECT * FROM %s.recover(", 5, false, ")"},
+    [PQ_BLOCKERS] = {"SELECT * FROM %s.blockers(", 1, false, ")"},
+};
+
+struct link_call {
+    TAILQ_ENTRY(link_call) link;
+    uint64_t id;
+    enum pq_function function;
+    struct pq_parameters parameters;
+    clock_ms until;        /* it is answered by then */
+    clock_ms sent;         /* the last attempt; 0: none */
+    clock_ms not_before;   /* it is not sent before */
+    bool repeated;         /* an earlier attempt may have been carried out */
+    bool unconfirmed;      /* the server has said that a standby may not have it */
+    PGresult *rows;        /* of this attempt */
+    pq_answered *answered; /* NULL: forgotten, or answered already */
+    void *arg;
+};
+
+TAILQ_HEAD(link_calls, link_call);
+
+/* Shared by the link and the thread that connects. */
+struct link_attempt {
+    pthread_mutex_t mutex;
+    bool abandoned, done;
+    struct pq_target target;
+    char mount[POSTGRESQL_MOUNT_SIZE];
+    struct pq_connection made;
+    struct ev_loop *loop;
+    ev_async *wake;
+};
+
+struct pq_link {
+    struct pq_target target;
+    char mount[POSTGRESQL_MOUNT_SIZE];
+    int64_t timeout;
+    struct ev_loop *loop;
+    const struct pq_events *events;
+    void *context;
+    PGconn *conn; /* NULL: away */
+    char *error, *address;
+    GPtrArray *warnings;
+    struct link_attempt *attempt; /* or NULL */
+    struct link_calls waiting;    /* not sent on this connection */
+    struct link_calls sent;       /* in order */
+    bool prepared[PQ_FUNCTIONS];  /* on this connection */
+    unsigned preparations;        /* not answered, of the head of `sent` */
+    GHashTable *calls;            /* id -> struct link_call */
+    ev_io reading, writing;
+    ev_timer tick, retry;
+    ev_async wake;
+    ev_prepare flushing; /* what one turn of the loop asks for is sent in one packet */
+    double pause;
+    char stamp[EPOCH_STAMP_SIZE];
+    bool entering; /* the connection is new: nothing else is sent before the epoch is known */
+    uint64_t ids;
+    clock_ms since, heard, logged;
+    struct pq_counts counts;
+    bool busy; /* in link_read: a callback must not free it */
+};
+
+/* --- calls --- */
+
+static void link_call_free(struct pq_link *link, struct link_call *call)
+{
+    g_hash_table_remove(link->calls, &call->id);
+    PQclear(call->rows);
+    g_byte_array_unref(call->parameters.bytes);
+    g_free(call);
+}
+
+static void link_tell(struct link_call *call, enum remote_outcome outcome, enum backend_result result,
+                      const PGresult *rows)
+{
+    pq_answered *answered = call->answered;
+    call->answered = NULL;
+    if (answered) {
+        const struct pq_answer answer = {
+            .outcome = outcome, .result = result, .sent = call->sent, .repeated = call->repeated, .rows = rows};
+        answered(call->arg, &answer);
+    }
+}
+
+static void link_down(struct pq_link *link, const char *why);
+
+static bool link_flush(struct pq_link *link)
+{
+    int left = PQflush(link->conn);
+    if (left == 1 && !ev_is_active(&link->writing)) {
+        ev_io_start(link->loop, &link->writing);
+    } else if (left == 0) {
+        ev_io_stop(link->loop, &link->writing);
+    }
+    return left >= 0;
+}
+
+static char *link_statement(const struct pq_link *link, enum pq_function function)
+{
+    GString *text = g_string_new(NULL);
+    int count = link_statements[function].parameters + link_statements[function].stamped;
+    g_string_append_printf(text, link_statements[function].before, link->target.schema);
+    for (int i = 1; i <= count; i++) {
+        g_string_append_printf(text, "%s$%d", i > 1 ? ", " : "", i);
+    }
+    g_string_append(text, link_statements[function].behind);
+    return g_string_free(text, FALSE);
+}
+
+static bool link_send(struct pq_link *link, struct link_call *call)
+{
+    const char *values[PQ_PARAMETERS_MAX + 1];
+    int lengths[PQ_PARAMETERS_MAX + 1], formats[PQ_PARAMETERS_MAX + 1], count = (int)call->parameters.count;
+    const struct pq_parameters *p = &call->parameters;
+    char name[16];
+    g_snprintf(name, sizeof name, "leasefs%d", (int)call->function);
+    if (!link->prepared[call->function]) {
+        char *text = link_statement(link, call->function);
+        bool sent = PQsendPrepare(link->conn, name, text, 0, NULL);
+        g_free(text);
+        if (!sent) {
+            return false;
+        }
+        link->prepared[call->function] = true;
+        link->preparations++;
+        struct link_call *preparation = g_new0(struct link_call, 1);
+        preparation->function = PQ_FUNCTIONS;
+        preparation->parameters.bytes = g_byte_array_new();
+        preparation->until = CLOCK_NEVER;
+        TAILQ_INSERT_TAIL(&link->sent, preparation, link);
+        if (!PQpipelineSync(link->conn)) {
+            return false;
+        }
+    }
+    for (unsigned i = 0; i < p->count; i++) {
+        values[i] = p->at[i].length < 0 ? NULL : (const char *)p->bytes->data + p->at[i].offset;
+        lengths[i] = MAX(p->at[i].length, 0);
+        formats[i] = p->at[i].binary;
+    }
+    if (link_statements[call->function].stamped) {
+        values[count] = link->stamp;
+        lengths[count] = formats[count] = 0;
+        count++;
+    }
+    call->repeated = call->repeated || call->sent != 0;
+    call->sent = clock_now();
+    call->unconfirmed = false;
+    TAILQ_INSERT_TAIL(&link->sent, call, link);
+    link->counts.requests++;
+    return PQsendQueryPrepared(link->conn, name, count, values, lengths, formats, 0) && PQpipelineSync(link->conn);
+}
+
+static void link_send_waiting(struct pq_link *link)
+{
+    struct link_call *call, *next;
+    clock_ms now = clock_now();
+    for (call = TAILQ_FIRST(&link->waiting); link->conn && call; call = next) {
+        next = TAILQ_NEXT(call, link);
+        if (call->not_before > now || (link->entering && call->function != PQ_ENTER)) {
+            continue;
+        }
+        TAILQ_REMOVE(&link->waiting, call, link);
+        if (!link_send(link, call)) {
+            link_down(link, PQerrorMessage(link->conn));
+            return;
+        }
+    }
+    if (link->conn && !link_flush(link)) {
+        link_down(link, PQerrorMessage(link->conn));
+    }
+}
+
+static void link_on_flushing(struct ev_loop *loop, ev_prepare *watcher, int events)
+{
+    (void)loop, (void)events;
+    link_send_waiting(watcher->data);
+}
+
+uint64_t pq_link_send(struct pq_link *link, enum pq_function function, struct pq_parameters *parameters,
+                      int64_t timeout, pq_answered *answered, void *arg)
+{
+    struct link_call *call = g_new0(struct link_call, 1);
+    bool long_away = !link->conn && clock_now() - link->counts.since > link->timeout;
+    call->id = ++link->ids;
+    call->function = function;
+    call->parameters = *parameters;
+    call->parameters.bytes = parameters->bytes ? parameters->bytes : g_byte_array_new();
+    call->until = clock_now() + (timeout     ? timeout
+                                 : long_away ? MIN(POSTGRESQL_AWAY_TIMEOUT, link->timeout)
+                                             : link->timeout);
+    call->answered = answered;
+    call->arg = arg;
+    g_hash_table_insert(link->calls, &call->id, call);
+    TAILQ_INSERT_TAIL(&link->waiting, call, link);
+    if (link->loop) {
+        ev_feed_event(link->loop, &link->flushing, EV_CUSTOM);
+    }
+    if (link->loop && !ev_is_active(&link->tick)) {
+        ev_timer_again(link->loop, &link->tick);
+    }
+    return call->id;
+}
+
+void pq_link_forget(struct pq_link *link, uint64_t id)
+{
+    struct link_call *call = g_hash_table_lookup(link->calls, &id);
+    if (!call) {
+        return;
+    }
+    call->answered = NULL;
+    if (call->sent == 0) {
+        TAILQ_REMOVE(&link->waiting, call, link);
+        link_call_free(link, call);
+    }
+}
+
+/* --- errors of the server --- */
+
+static bool link_is_state(const char *state, const char *const *list)
+{
+    while (*list && !g_str_has_prefix(state, *list)) {
+        list++;
+    }
+    return *list;
+}
+
+static void link_on_blockers(void *arg, const struct pq_answer *answer)
+{
+    (void)arg;
+    for (int i = 0; answer->outcome == REMOTE_ANSWERED && i < PQntuples(answer->rows); i++) {
+        char who[512], name[300];
+        log_escape(who, sizeof who, PQgetvalue(answer->rows, i, 0));
+        log_escape(name, sizeof name, PQgetvalue(answer->rows, i, 1));
+        log_warning("%s: an open transaction keeps the lock from all mounts: %s: end it, for instance with SELECT "
+                    "pg_terminate_backend(PID)",
+                    name, who);
+    }
+}
+
+/* The first parameter of all that take a lock is its path. */
+static void link_ask_who_blocks(struct pq_link *link, const struct link_call *call)
+{
+    struct pq_parameters p = {.count = 1, .bytes = g_byte_array_new()};
+    if (call->parameters.count == 0 || !call->parameters.at[0].binary || call->function == PQ_BLOCKERS ||
+        clock_now() - link->logged < LINK_LOG_EVERY) {
+        g_byte_array_unref(p.bytes);
+        return;
+    }
+    link->logged = clock_now();
+    g_byte_array_append(p.bytes, call->parameters.bytes->data, (guint)call->parameters.at[0].length);
+    p.at[0].length = call->parameters.at[0].length;
+    p.at[0].binary = true;
+    pq_link_send(link, PQ_BLOCKERS, &p, 0, link_on_blockers, NULL);
+}
+
+static void link_log_error(struct pq_link *link, const PGresult *rows)
+{
+    char text[1024];
+    const char *message = PQresultErrorField(rows, PG_DIAG_MESSAGE_PRIMARY),
+               *state = PQresultErrorField(rows, PG_DIAG_SQLSTATE);
+    if (clock_now() - link->logged < LINK_LOG_EVERY && link->logged) {
+        return;
+    }
+    link->logged = clock_now();
+    log_warning("%s: the server refuses a request: %s (SQLSTATE %s)", link->address,
+                log_escape(text, sizeof text, message ? message : "it does not say why"), state ? state : "none");
+}
+
+/* The transaction of a call was rolled back.  True: it was put back, to be repeated. */
+static bool link_failed(struct pq_link *link, struct link_call *call)
+{
+    static const char *const again[] = {"40001", "40P01", "55P03", "57014", NULL};
+    static const char *const away[] = {"57P", "08", "25006", NULL};
+    static const char *const full[] = {"53", "54", NULL};
+    static const char *const damaged[] = {"22", "23", "XX001", "XX002", NULL};
+    const char *state = PQresultErrorField(call->rows, PG_DIAG_SQLSTATE);
+    state = state ? state : "";
+    bool another_epoch = strcmp(state, "LF001") == 0;
+    if (another_epoch && !link->entering) {
+        link->events->another_epoch(link->context);
+    }
+    if (another_epoch || link_is_state(state, again) || link_is_state(state, away)) {
+        if (strcmp(state, "55P03") == 0) {
+            link_ask_who_blocks(link, call);
+        }
+        call->not_before = clock_now() + LINK_AGAIN;
+        return true;
+    }
+    link_log_error(link, call->rows);
+    link_tell(call, REMOTE_REFUSED,
+              link_is_state(state, full)      ? BACKEND_FULL
+              : link_is_state(state, damaged) ? BACKEND_DAMAGED
+                                              : BACKEND_UNREACHABLE,
+              NULL);
+    return false;
+}
+
+/* The head of `sent` is answered in full. */
+static void link_complete(struct pq_link *link)
+{
+    struct link_call *call = TAILQ_FIRST(&link->sent);
+    TAILQ_REMOVE(&link->sent, call, link);
+    link->heard = clock_now();
+    if (call->function == PQ_FUNCTIONS) {
+        if (call->rows && PQresultStatus(call->rows) != PGRES_COMMAND_OK) {
+            link_log_error(link, call->rows);
+        }
+        PQclear(call->rows);
+        g_byte_array_unref(call->parameters.bytes);
+        g_free(call);
+        return;
+    }
+    ExecStatusType status = PQresultStatus(call->rows);
+    bool answered = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+    bool again = false;
+    if (answered && !call->unconfirmed) {
+        link_tell(call, REMOTE_ANSWERED, BACKEND_OK, call->rows);
+    } else if (answered) {
+        again = true;
+    } else {
+        again = link_failed(link, call);
+    }
+    if (again && call->answered) {
+        g_clear_pointer(&call->rows, PQclear);
+        TAILQ_INSERT_HEAD(&link->waiting, call, link);
+    } else {
+        link_call_free(link, call);
+    }
+}
+
+/* A commit that waited for a standby was cut short: only this server surely has it. */
+static void link_on_notice(void *arg, const PGresult *notice)
+{
+    struct pq_link *link = arg;
+    const char *function = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+    struct link_call *call = TAILQ_FIRST(&link->sent);
+    if (call && function && strcmp(function, "SyncRepWaitForLSN") == 0) {
+        call->unconfirmed = true;
+    }
+}
+
+/* --- the connection --- */
+
+static void link_tell_notifications(struct pq_link *link)
+{
+    PGnotify *notify;
+    while (link->conn && (notify = PQnotifies(link->conn))) {
+        link->events->notified(link->context, notify->extra);
+        PQfreemem(notify);
+    }
+}
+
+static void link_read(struct pq_link *link)
+{
+    bool there = PQconsumeInput(link->conn);
+    link_tell_notifications(link);
+    while (there && link->conn && !TAILQ_EMPTY(&link->sent) && !PQisBusy(link->conn)) {
+        PGresult *rows = PQgetResult(link->conn);
+        struct link_call *call = TAILQ_FIRST(&link->sent);
+        link_tell_notifications(link);
+        if (PQresultStatus(rows) == PGRES_PIPELINE_SYNC) {
+            PQclear(rows);
+            link_complete(link);
+        } else if (rows) {
+            PQclear(call->rows);
+            call->rows = rows;
+        }
+        if (link->conn && PQstatus(link->conn) != CONNECTION_OK) {
+            there = false;
+        }
+    }
+    if (link->conn && (!there || PQstatus(link->conn) != CONNECTION_OK)) {
+        link_down(link, PQerrorMessage(link->conn));
+    }
+}
+
+static void link_on_readable(struct ev_loop *loop, ev_io *watcher, int events)
+{
+    (void)loop, (void)events;
+    link_read(watcher->data);
+}
+
+static void link_on_writable(struct ev_loop *loop, ev_io *watcher, int events)
+{
+    struct pq_link *link = watcher->data;
+    (void)loop, (void)events;
+    if (!link_flush(link)) {
+        link_down(link, PQerrorMessage(link->conn));
+    }
+}
+
+/* What was sent comes before what was not, in order. */
+static void link_take_back(struct pq_link *link)
+{
+    struct link_call *call;
+    while ((call = TAILQ_LAST(&link->sent, link_calls))) {
+        TAILQ_REMOVE(&link->sent, call, link);
+        if (call->function == PQ_FUNCTIONS) {
+            PQclear(call->rows);
+            g_byte_array_unref(call->parameters.bytes);
+            g_free(call);
+        } else if (!call->answered) {
+            link_call_free(link, call);
+        } else {
+            g_clear_pointer(&call->rows, PQclear);
+            TAILQ_INSERT_HEAD(&link->waiting, call, link);
+        }
+    }
+}
+
+static void link_close(struct pq_link *link)
+{
+    ev_io_stop(link->loop, &link->reading);
+    ev_io_stop(link->loop, &link->writing);
+    PQfinish(link->conn);
+    link->conn = NULL;
+    memset(link->prepared, 0, sizeof link->prepared);
+}
+
+static char *link_one_line(const char *message)
+{
+    char *line = g_strdup(*message ? message : "the connection was closed");
+    g_strdelimit(line, "\n\t", ' ');
+    return g_strchomp(line);
+}
+
+static void link_connect_later(struct pq_link *link, double after)
+{
+    if (!ev_is_active(&link->retry)) {
+        ev_timer_set(&link->retry, after, 0);
+        ev_timer_start(link->loop, &link->retry);
+    }
+}
+
+static void link_down(struct pq_link *link, const char *why)
+{
+    g_free(link->error);
+    link->error = link_one_line(why);
+    link->counts.since = clock_now();
+    link->entering = false;
+    link_close(link);
+    link_take_back(link);
+    link->pause = LINK_RETRY_MIN;
+    link_connect_later(link, LINK_RETRY_MIN / 2);
+    link->events->down(link->context, link->error);
+}
+
+static void link_up(struct pq_link *link, struct pq_connection *made)
+{
+    link->conn = g_steal_pointer(&made->conn);
+    link->entering = true;
+    PQsetNoticeReceiver(link->conn, link_on_notice, link);
+    PQsetnonblocking(link->conn, 1);
+    PQenterPipelineMode(link->conn);
+    g_free(link->error);
+    link->error = NULL;
+    g_free(link->address);
+    link->address = g_strdup(made->address);
+    g_clear_pointer(&link->warnings, g_ptr_array_unref);
+    link->warnings = g_steal_pointer(&made->warnings);
+    link->pause = LINK_RETRY_MIN;
+    link->counts.since = link->heard = clock_now();
+    ev_io_set(&link->reading, PQsocket(link->conn), EV_READ);
+    ev_io_set(&link->writing, PQsocket(link->conn), EV_WRITE);
+    ev_io_start(link->loop, &link->reading);
+    link->events->connected(link->context);
+    link_send_waiting(link);
+}
+
+void pq_link_enter(struct pq_link *link)
+{
+    link->entering = false;
+    link->events->up(link->context);
+    if (link->conn) {
+        ev_feed_event(link->loop, &link->flushing, EV_CUSTOM);
+    }
+}
+
+void pq_link_set_stamp(struct pq_link *link, const char *stamp)
+{
+    g_strlcpy(link->stamp, stamp, sizeof link->stamp);
+}
+
+/* --- connecting --- */
+
+static void link_attempt_free(struct link_attempt *attempt)
+{
+    pq_connection_clear(&attempt->made);
+    pq_target_clear(&attempt->target);
+    pthread_mutex_destroy(&attempt->mutex);
+    g_free(attempt);
+}
+
+static void *link_run_attempt(void *arg)
+{
+    struct link_attempt *attempt = arg;
+    pq_connect(&attempt->target, attempt->mount, false, &attempt->made);
+    pthread_mutex_lock(&attempt->mutex);
+    bool abandoned = attempt->abandoned;
+    attempt->done = true;
+    if (!abandoned) {
+        ev_async_send(attempt->loop, attempt->wake);
+    }
+    pthread_mutex_unlock(&attempt->mutex);
+    if (abandoned) {
+        link_attempt_free(attempt);
+    }
+    return NULL;
+}
+
+static void link_copy_target(struct pq_target *to, const struct pq_target *from)
+{
+    to->keywords = g_ptr_array_copy(from->keywords, (GCopyFunc)(void (*)(void))g_strdup, NULL);
+    to->values = g_ptr_array_copy(from->values, (GCopyFunc)(void (*)(void))g_strdup, NULL);
+    g_ptr_array_set_free_func(to->keywords, g_free);
+    g_ptr_array_set_free_func(to->values, g_free);
+    to->schema = g_strdup(from->schema);
+    to->address = g_strdup(from->address);
+}
+
+static void link_connect(struct pq_link *link)
+{
+    struct link_attempt *attempt = g_new0(struct link_attempt, 1);
+    pthread_attr_t detached;
+    pthread_t thread;
+    sigset_t all, before;
+    pthread_mutex_init(&attempt->mutex, NULL);
+    link_copy_target(&attempt->target, &link->target);
+    g_strlcpy(attempt->mount, link->mount, sizeof attempt->mount);
+    attempt->loop = link->loop;
+    attempt->wake = &link->wake;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    bool runs = pthread_create(&thread, &detached, link_run_attempt, attempt) == 0;
+    pthread_attr_destroy(&detached);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (runs) {
+        link->attempt = attempt;
+    } else {
+        link_attempt_free(attempt);
+        link_connect_later(link, LINK_RETRY_MAX);
+    }
+}
+
+static void link_on_retry(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct pq_link *link = timer->data;
+    (void)loop, (void)events;
+    if (!link->attempt && !link->conn) {
+        link_connect(link);
+    }
+}
+
+static void link_on_attempt(struct ev_loop *loop, ev_async *watcher, int events)
+{
+    struct pq_link *link = watcher->data;
+    struct link_attempt *attempt = link->attempt;
+    (void)loop, (void)events;
+    if (!attempt) {
+        return;
+    }
+    pthread_mutex_lock(&attempt->mutex);
+    bool done = attempt->done;
+    pthread_mutex_unlock(&attempt->mutex);
+    if (!done) {
+        return;
+    }
+    link->attempt = NULL;
+    if (attempt->made.conn) {
+        link->counts.reconnects++;
+        link_up(link, &attempt->made);
+    } else {
+        bool another = g_strcmp0(link->error, attempt->made.error) != 0;
+        g_free(link->error);
+        link->error = g_strdup(attempt->made.error);
+        if (another) {
+            link->events->down(link->context, link->error);
+        }
+        link->pause = MIN(link->pause * 2, LINK_RETRY_MAX);
+        link_connect_later(link, link->pause);
+    }
+    link_attempt_free(attempt);
+}
+
+/* --- time --- */
+
+static bool link_expire(struct link_call *call, clock_ms now)
+{
+    if (call->until > now || !call->answered) {
+        return false;
+    }
+    bool sent = call->sent != 0;
+    link_tell(call, sent ? REMOTE_UNKNOWN : REMOTE_NOT_SENT, BACKEND_UNREACHABLE, NULL);
+    return true;
+}
+
+/* Callbacks may send and forget, so it begins anew behind each. */
+static void link_expire_all(struct pq_link *link, clock_ms now)
+{
+    struct link_call *call;
+    bool more = true;
+    while (more) {
+        more = false;
+        TAILQ_FOREACH(call, &link->waiting, link) {
+            if (!call->answered || call->until <= now) {
+                link_expire(call, now);
+                TAILQ_REMOVE(&link->waiting, call, link);
+                link_call_free(link, call);
+                more = true;
+                break;
+            }
+        }
+        TAILQ_FOREACH(call, &link->sent, link) {
+            if (!more && link_expire(call, now)) {
+                more = true; /* it stays, for its answer */
+                break;
+            }
+        }
+    }
+}
+
+static void link_on_tick(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct pq_link *link = timer->data;
+    clock_ms now = clock_now();
+    (void)events;
+    struct link_call *oldest = NULL;
+    link_expire_all(link, now);
+    TAILQ_FOREACH(oldest, &link->sent, link) {
+        if (oldest->function != PQ_FUNCTIONS) {
+            break;
+        }
+    }
+    if (link->conn && oldest && now - MAX(oldest->sent, link->heard) > 2 * link->timeout) {
+        link_down(link, "the server does not answer");
+    }
+    if (link->conn && !TAILQ_EMPTY(&link->waiting)) {
+        link_send_waiting(link);
+    }
+    if (TAILQ_EMPTY(&link->waiting) && TAILQ_EMPTY(&link->sent)) {
+        ev_timer_stop(loop, &link->tick);
+    }
+}
+
+/* --- beginning and end --- */
+
+struct pq_link *pq_link_new(struct pq_target *target, const char *mount, int64_t timeout, struct pq_connection *made)
+{
+    struct pq_link *link = g_new0(struct pq_link, 1);
+    link->target = *target;
+    *target = (struct pq_target){.schema = NULL};
+    g_strlcpy(link->mount, mount, sizeof link->mount);
+    link->timeout = timeout;
+    TAILQ_INIT(&link->waiting);
+    TAILQ_INIT(&link->sent);
+    link->calls = g_hash_table_new(g_int64_hash, g_int64_equal);
+    link->pause = LINK_RETRY_MIN;
+    link->counts.since = clock_now();
+    link->error = g_strdup(made->error ? made->error : "it is being connected to");
+    link->address = g_strdup(made->address ? made->address : link->target.address);
+    link->warnings = made->warnings ? g_ptr_array_ref(made->warnings) : g_ptr_array_new_with_free_func(g_free);
+    link->conn = g_steal_pointer(&made->conn);
+    ev_io_init(&link->reading, link_on_readable, 0, EV_READ);
+    ev_io_init(&link->writing, link_on_writable, 0, EV_WRITE);
+    ev_timer_init(&link->tick, link_on_tick, 0, LINK_TICK);
+    ev_timer_init(&link->retry, link_on_retry, 0, 0);
+    ev_async_init(&link->wake, link_on_attempt);
+    ev_prepare_init(&link->flushing, link_on_flushing);
+    ev_set_priority(&link->flushing, EV_MINPRI);
+    link->reading.data = link->writing.data = link->tick.data = link->retry.data = link->wake.data =
+        link->flushing.data = link;
+    return link;
+}
+
+void pq_link_start(struct pq_link *link, struct ev_loop *loop, const struct pq_events *events, void *context)
+{
+    link->loop = loop;
+    link->events = events;
+    link->context = context;
+    ev_async_start(loop, &link->wake);
+    if (link->conn) {
+        struct pq_connection made = {
+            .conn = link->conn, .address = g_strdup(link->address), .warnings = g_ptr_array_ref(link->warnings)};
+        link->conn = NULL;
+        link_up(link, &made);
+        pq_connection_clear(&made);
+    } else {
+        link_connect(link);
+    }
+}
+
+void pq_link_free(struct pq_link *link)
+{
+    struct link_call *call;
+    struct link_attempt *attempt = link->attempt;
+    if (link->loop) {
+        ev_clear_pending(link->loop, &link->flushing);
+        ev_timer_stop(link->loop, &link->tick);
+        ev_timer_stop(link->loop, &link->retry);
+    }
+    if (attempt) {
+        pthread_mutex_lock(&attempt->mutex);
+        bool done = attempt->done;
+        attempt->abandoned = true;
+        pthread_mutex_unlock(&attempt->mutex);
+        if (done) {
+            link_attempt_free(attempt);
+        }
+    }
+    if (link->loop) {
+        ev_async_stop(link->loop, &link->wake);
+    }
+    if (link->conn && link->loop) {
+        link_send_waiting(link); /* what was asked for last, such as releases */
+    }
+    if (link->conn && link->loop) {
+        PQflush(link->conn);
+        link_close(link);
+    } else if (link->conn) {
+        PQfinish(link->conn);
+    }
+    link_take_back(link);
+    while ((call = TAILQ_FIRST(&link->waiting))) {
+        TAILQ_REMOVE(&link->waiting, call, link);
+        link_call_free(link, call);
+    }
+    g_hash_table_unref(link->calls);
+    g_ptr_array_unref(link->warnings);
+    pq_target_clear(&link->target);
+    g_free(link->error);
+    g_free(link->address);
+    g_free(link);
+}
+
+bool pq_link_is_up(const struct pq_link *link)
+{
+    return link->conn && !link->entering;
+}
+
+bool pq_link_is_entering(const struct pq_link *link)
+{
+    return link->conn && link->entering;
+}
+
+struct pq_counts pq_link_counts(const struct pq_link *link)
+{
+    return link->counts;
+}
+
+const char *pq_link_error(const struct pq_link *link)
+{
+    return pq_link_is_up(link) ? "" : link->error ? link->error : "its epoch is not known yet";
+}
+
+const char *pq_link_address(const struct pq_link *link)
+{
+    return link->address;
+}
+
+const GPtrArray *pq_link_warnings(const struct pq_link *link)
+{
+    return link->warnings;
+}
+
+int64_t pq_link_timeout(const struct pq_link *link)
+{
+    return link->timeout;
+}

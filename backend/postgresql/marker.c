@@ -1,0 +1,115 @@
+/* marker: the marker of the epoch in the server, for backend/remote/epoch.h; leasefs.enter_epoch reads and writes it.
+ */
+#include <string.h>
+
+#include "backend/postgresql/private.h"
+
+#define MARKER_DIRECTORIES_MAX 4096 /* whose attributes are remembered */
+
+/* False: no marker that the function can have answered.  The stamp is borrowed. */
+static bool marker_read(const PGresult *rows, struct epoch_marker *ret)
+{
+    const char *stamp = pq_text(rows, 0, "stamp"), *state = pq_text(rows, 0, "state");
+    struct epoch_marker marker = {
+        .stamp = stamp,
+        .state = *state == 'f'   ? EPOCH_FRESH
+                 : *state == 'c' ? EPOCH_CLOSED
+                                 : EPOCH_OPEN,
+        .longest = pq_number(rows, 0, "longest"),
+        .others = pq_number(rows, 0, "others"),
+        .reports = pq_number(rows, 0, "reports"),
+        .lost_data = *pq_text(rows, 0, "lost") == 't',
+    };
+    size_t length = strlen(stamp);
+    if (length == 0 || length >= EPOCH_STAMP_SIZE || strspn(stamp, "0123456789abcdef") != length ||
+        strlen(state) != 1 || !strchr("fco", *state) || marker.longest < 0 || marker.others < 0 || marker.reports < 0) {
+        return false;
+    }
+    *ret = marker;
+    return true;
+}
+
+static void marker_on_answer(void *arg, const struct pq_answer *answer)
+{
+    struct postgresql *p = arg;
+    struct epoch_marker marker;
+    bool read = answer->outcome == REMOTE_ANSWERED && marker_read(answer->rows, &marker);
+    if (read && pq_link_is_entering(p->link)) {
+        epoch_set_marker(&p->epoch, &marker, true);
+        pq_link_enter(p->link);
+    } else if (read) {
+        epoch_on_marker(&p->epoch, &marker);
+    } else if (pq_link_is_entering(p->link)) {
+        pq_marker_enter(p);
+    } else {
+        epoch_on_failure(&p->epoch, answer->outcome == REMOTE_UNKNOWN);
+    }
+}
+
+static void marker_ask(struct remote *remote)
+{
+    struct postgresql *p = (struct postgresql *)remote;
+    struct pq_parameters f = {.count = 0};
+    struct epoch_report report;
+    epoch_report(&p->epoch, &report);
+    pq_add_text(&f, p->mount);
+    pq_add_text(&f, report.stamp);
+    pq_add_text(&f, report.fresh);
+    pq_add_number(&f, report.term);
+    pq_add_number(&f, report.others);
+    pq_add_number(&f, report.reports);
+    pq_add_number(&f, report.grace_max);
+    pq_add_number(&f, report.closed_for);
+    pq_add_flag(&f, report.restored);
+    pq_add_flag(&f, report.strict);
+    postgresql_send(p, PQ_ENTER, &f, 0, marker_on_answer, p);
+}
+
+void pq_marker_enter(struct postgresql *p)
+{
+    epoch_on_connect(&p->epoch);
+    marker_ask(&p->remote);
+}
+
+static void marker_set_stamp(struct remote *remote, const char *stamp, bool changed)
+{
+    (void)changed;
+    pq_link_set_stamp(((struct postgresql *)remote)->link, stamp);
+}
+
+/* --- directories --- */
+
+static void marker_directory_free(gpointer data)
+{
+    struct backend_directory *d = data;
+    g_clear_pointer(&d->meta, g_bytes_unref);
+    g_free(d);
+}
+
+void pq_marker_note_directory(struct postgresql *p, const char *name, const struct backend_directory *directory)
+{
+    if (!p->directories) {
+        p->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, marker_directory_free);
+    }
+    if (g_hash_table_size(p->directories) >= MARKER_DIRECTORIES_MAX) {
+        g_hash_table_remove_all(p->directories);
+    }
+    struct backend_directory *d = g_memdup2(directory, sizeof *directory);
+    d->meta = d->meta ? g_bytes_ref(d->meta) : NULL;
+    g_hash_table_insert(p->directories, g_strdup(name), d);
+}
+
+static void marker_restore_directory(struct remote *remote, const char *name)
+{
+    struct postgresql *p = (struct postgresql *)remote;
+    const struct backend_directory *known = p->directories ? g_hash_table_lookup(p->directories, name) : NULL;
+    if (*name || known) {
+        remote_send_directory(remote, *name ? REMOTE_MKDIR : REMOTE_SET_DIRECTORY, name, known);
+    }
+}
+
+const struct epoch_store pq_epoch_store = {
+    .ask = marker_ask,
+    .set_stamp = marker_set_stamp,
+    .restore_directory = marker_restore_directory,
+};

@@ -1,0 +1,140 @@
+/* recover: the leases that this mount held when it last ended.
+ *
+ * They are found by the mount's identity, a part of them after the other.  The mount is there when all are found, or as
+ * long after the beginning as a request takes at most: then the rest is found while it serves.  With a server that is
+ * away nothing is found, and the leases run out.
+ */
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/postgresql/private.h"
+
+#define RECOVER_PART 500
+
+struct pq_recovery {
+    struct postgresql *p;
+    GBytes *path; /* the last one */
+    char slot[24];
+    backend_recover_each *found;
+    void *arg;
+};
+
+void pq_recover_stop(struct postgresql *p)
+{
+    if (p->recovery) {
+        g_bytes_unref(p->recovery->path);
+        g_clear_pointer(&p->recovery, g_free);
+    }
+}
+
+static char *recover_name(const char *path, const char *leaf)
+{
+    size_t length = strlen(path);
+    bool queue = length > 0 && path[length - 1] == '/';
+    if (!queue) {
+        return g_strdup(path);
+    }
+    return leaf ? g_strconcat(strcmp(path, "/") == 0 ? "" : path, leaf, NULL) : NULL;
+}
+
+/* One that this mount could not have had, or knows already, is passed over. */
+static void recover_restore(struct pq_recovery *recovery, const PGresult *rows, int row, clock_ms sent)
+{
+    struct remote *r = &recovery->p->remote;
+    char *path = pq_name(rows, row, "path"), *leaf = pq_name(rows, row, "name"),
+         *name = path ? recover_name(path, leaf) : NULL;
+    const char *id = pq_text(rows, row, "id");
+    GBytes *meta = pq_bytes(rows, row, "meta", POSTGRESQL_META_MAX),
+           *content = pq_bytes(rows, row, "content", POSTGRESQL_CONTENT_MAX);
+    int64_t left = MAX(pq_number(rows, row, "remaining"), 0), age = MAX(pq_number(rows, row, "age"), 0);
+    uint64_t fence = pq_fence(rows, row, "number");
+    bool holds = *pq_text(rows, row, "held") == 't';
+    struct backend_claim claim = {
+        .kind = BACKEND_LEASE,
+        .mode = pq_number(rows, row, "mode") == 1 ? BACKEND_SHARED : BACKEND_EXCLUSIVE,
+        .sequence = path && g_str_has_suffix(path, "/"),
+        .ttl = MAX(pq_number(rows, row, "ttl"), 1),
+        .meta = meta,
+        .content = g_bytes_get_size(content) > 0 ? content : NULL,
+    };
+    if (name && fence && remote_is_id(id) && !remote_ticket_find(r, id)) {
+        struct remote_ticket *t = remote_ticket_new(r, name, &claim);
+        remote_ticket_adopt_id(r, t, id);
+        remote_ticket_set_state(r, t, holds ? REMOTE_HELD : REMOTE_WAITING);
+        t->wait = true;
+        t->refresh = holds ? CLOCK_NEVER : clock_now() + REMOTE_HEARTBEAT_MIN;
+        t->head.fence = fence;
+        t->head.deadline = remote_deadline(sent + left - claim.ttl, claim.ttl);
+        remote_ticket_fix_term(t);
+        t->head.acquired = clock_now() - age;
+        bool renews = recovery->found(recovery->arg, name, &t->head, meta, content);
+        if (renews) {
+            epoch_use_term(&recovery->p->epoch, claim.ttl);
+        }
+        t->due_after = renews ? claim.ttl / 3 : t->due_after;
+        t->due = clock_now(); /* so that it is renewed, if it is to be */
+        remote_ticket_schedule(r, t);
+    }
+    g_bytes_unref(meta);
+    g_bytes_unref(content);
+    g_free(path);
+    g_free(leaf);
+    g_free(name);
+}
+
+static void recover_ask(struct pq_recovery *recovery);
+
+static void recover_on_part(void *arg, const struct pq_answer *answer)
+{
+    struct pq_recovery *recovery = arg;
+    int count = answer->outcome == REMOTE_ANSWERED ? PQntuples(answer->rows) : 0;
+    if (answer->outcome != REMOTE_ANSWERED) {
+        log_warning("the server does not tell which leases this mount held before: they will run out");
+    }
+    for (int i = 0; i < count; i++) {
+        recover_restore(recovery, answer->rows, i, answer->sent);
+    }
+    if (count < RECOVER_PART) {
+        pq_recover_stop(recovery->p);
+        return;
+    }
+    g_bytes_unref(recovery->path);
+    recovery->path = pq_bytes(answer->rows, count - 1, "path", POSTGRESQL_CONTENT_MAX);
+    g_strlcpy(recovery->slot, pq_text(answer->rows, count - 1, "slot"), sizeof recovery->slot);
+    recover_ask(recovery);
+}
+
+static void recover_ask(struct pq_recovery *recovery)
+{
+    struct pq_parameters f = {.count = 0};
+    pq_add_text(&f, recovery->p->identity);
+    pq_add_text(&f, recovery->p->mount);
+    pq_add_bytes(&f, recovery->path);
+    pq_add_text(&f, recovery->slot);
+    pq_add_number(&f, RECOVER_PART);
+    postgresql_send(recovery->p, PQ_RECOVER, &f, 0, recover_on_part, recovery);
+}
+
+static void recover_on_limit(struct ev_loop *loop, ev_timer *limit, int events)
+{
+    (void)loop, (void)events;
+    *(bool *)limit->data = true;
+}
+
+void pq_recover(struct remote *r, backend_recover_each *found, void *arg)
+{
+    struct postgresql *p = (struct postgresql *)r;
+    bool late = false;
+    ev_timer limit;
+    ev_timer_init(&limit, recover_on_limit, (double)pq_link_timeout(p->link) / 1000, 0);
+    limit.data = &late;
+    ev_now_update(r->loop);
+    ev_timer_start(r->loop, &limit);
+    p->recovery = g_new(struct pq_recovery, 1);
+    *p->recovery = (struct pq_recovery){.p = p, .path = g_bytes_new(NULL, 0), .slot = "-1", .found = found, .arg = arg};
+    recover_ask(p->recovery);
+    while (p->recovery && !late) {
+        ev_run(r->loop, EVRUN_ONCE);
+    }
+    ev_timer_stop(r->loop, &limit);
+}

@@ -1,0 +1,659 @@
+/* request: the procedures of remote.h, as calls of functions, and their answers. */
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/postgresql/private.h"
+
+static void request_answer(struct remote_request *request, const struct pq_answer *given, struct remote_answer *answer)
+{
+    answer->outcome = given->outcome;
+    answer->sent = given->sent;
+    answer->repeated = given->repeated;
+    request->on_answer(request, answer);
+}
+
+/* An answer that no function gives. */
+static void request_disbelieve(struct postgresql *p, struct remote_answer *answer)
+{
+    log_warning("%s: an answer that leasefs cannot read", pq_link_address(p->link));
+    answer->result = BACKEND_DAMAGED;
+}
+
+/* --- acquire, test --- */
+
+static void request_fill_claim(struct pq_parameters *f, struct postgresql *p, const struct backend_claim *claim,
+                               bool wait, bool test)
+{
+    pq_add_text(f, p->mount);
+    pq_add_text(f, p->identity);
+    pq_add_number(f, claim->kind);
+    pq_add_number(f, claim->mode);
+    pq_add_number(f, claim->ttl);
+    pq_add_number(f, claim->ttl); /* the liveness, which is set below */
+    pq_add_flag(f, wait);
+    pq_add_flag(f, test);
+    pq_add_nonzero(f, claim->handle);
+    pq_add_nonzero(f, claim->lock_owner);
+    pq_add_offset(f, claim->start);
+    pq_add_offset(f, claim->end);
+}
+
+static void request_fill_acquire(struct pq_parameters *f, struct postgresql *p, const struct remote_ticket *t)
+{
+    const char *leaf;
+    char *path = pq_lock_path(t->lock->name, t->lock->sequence), *parent = remote_parent(remote_ticket_name(t), &leaf);
+    pq_add_path(f, path);
+    pq_add_path(f, parent);
+    pq_add_path(f, leaf);
+    pq_add_flag(f, t->lock->sequence);
+    pq_add_text(f, t->id);
+    pq_add_text(f, p->mount);
+    pq_add_text(f, p->identity);
+    pq_add_number(f, t->head.kind);
+    pq_add_number(f, t->head.mode);
+    pq_add_number(f, t->head.ttl);
+    pq_add_number(f, remote_ticket_liveness(t, t->head.ttl));
+    pq_add_flag(f, t->wait);
+    pq_add_flag(f, false);
+    pq_add_nonzero(f, t->handle);
+    pq_add_nonzero(f, t->lock_owner);
+    pq_add_offset(f, t->start);
+    pq_add_offset(f, t->end);
+    pq_add_nonzero(f, t->head.fence);
+    pq_add_bytes(f, t->meta);
+    pq_add_bytes(f, t->head.content);
+    g_free(path);
+    g_free(parent);
+}
+
+static void request_on_acquired(void *arg, const struct pq_answer *given)
+{
+    struct remote_request *request = arg;
+    struct postgresql *p = postgresql_of(request);
+    struct remote_ticket *t = remote_ticket_find(request->r, request->id);
+    struct backend_info holder = {.type = BACKEND_LOCK, .holders = 1};
+    struct remote_answer answer = {.result = pq_result(given, "result")};
+    bool ok = answer.result == BACKEND_OK, there = ok || answer.result == BACKEND_QUEUED;
+    char *leaf = NULL;
+    GArray *segments = NULL;
+    if (given->outcome == REMOTE_ANSWERED && there) {
+        answer.fence = pq_fence(given->rows, 0, "number");
+        answer.id = pq_text(given->rows, 0, "id");
+        segments = pq_segments(given->rows, 0, "segments");
+        answer.segments = segments;
+        answer.rank = pq_number(given->rows, 0, "rank");
+        answer.wait = pq_number(given->rows, 0, "wait");
+        leaf = t->lock->sequence ? pq_name(given->rows, 0, "name") : g_strdup("");
+        bool named = leaf && (!t->lock->sequence || (remote_is_numbered(leaf) && remote_is_component(leaf)));
+        answer.leaf = leaf;
+        if (!answer.fence || !named || (ok && !remote_ticket_accepts_id(request->r, t, answer.id))) {
+            request_disbelieve(p, &answer);
+        }
+    } else if (answer.result == BACKEND_BUSY) {
+        pq_describe(request->r, t->lock->name, given->rows, &holder);
+        answer.info = &holder;
+    }
+    request_answer(request, given, &answer);
+    pq_info_clear(&holder);
+    g_clear_pointer(&segments, g_array_unref);
+    g_free(leaf);
+}
+
+/* It was this mount's, and has expired: the server did not know that yet when it answered. */
+static bool request_is_expired(const struct postgresql *p, const PGresult *rows, const struct backend_info *info)
+{
+    return strcmp(pq_text(rows, 0, "mount"), p->mount) == 0 && (!info->ticket || info->ticket->deadline <= clock_now());
+}
+
+static void request_on_tested(void *arg, const struct pq_answer *given)
+{
+    struct remote_request *request = arg;
+    struct backend_info info = {.type = BACKEND_NOTHING};
+    struct remote_answer answer = {.result = pq_result(given, "result"), .info = &info};
+    if (answer.result == BACKEND_BUSY) {
+        info.holders = 1;
+        pq_describe(request->r, request->name, given->rows, &info);
+        if (request_is_expired(postgresql_of(request), given->rows, &info)) {
+            info.type = BACKEND_NOTHING;
+        }
+    }
+    if (answer.result == BACKEND_BUSY) {
+        answer.result = BACKEND_OK;
+    }
+    request_answer(request, given, &answer);
+    pq_info_clear(&info);
+}
+
+static void request_test(struct remote_request *request)
+{
+    struct postgresql *p = postgresql_of(request);
+    struct pq_parameters f = {.count = 0};
+    char id[REMOTE_ID_SIZE];
+    remote_make_id(id);
+    pq_add_name(&f, request->name);
+    pq_add_flag(&f, false);
+    pq_add_text(&f, id);
+    request_fill_claim(&f, p, &request->claim, false, true);
+    pq_add_null(&f);
+    pq_add_null(&f);
+    pq_add_null(&f);
+    postgresql_send(p, PQ_ACQUIRE, &f, 0, request_on_tested, request);
+}
+
+/* --- stat, list, directories --- */
+
+static void request_send_stat(struct remote_request *request);
+
+/* A question is put once more at most. */
+static bool request_is_again(const struct remote_request *request)
+{
+    return g_hash_table_contains(postgresql_of(request)->stats_again, request);
+}
+
+static void request_ask_again(struct remote_request *request)
+{
+    g_hash_table_add(postgresql_of(request)->stats_again, request);
+    request_send_stat(request);
+}
+
+/* Whether it cannot hold if the server is right: nobody does, or one who excludes it. */
+static bool request_is_contradicted(const struct remote_ticket *t, const struct backend_info *info)
+{
+    bool exclusive = info->mode == BACKEND_EXCLUSIVE || t->head.mode == BACKEND_EXCLUSIVE;
+    bool excluded = exclusive && info->holders > 0 && remote_ticket_covers(t, info->start, info->end);
+    return t->state == REMOTE_HELD && (info->type != BACKEND_LOCK || excluded);
+}
+
+/* The server contradicts what is thought to hold here: that is verified, and the question put again behind it, so that
+ * whoever asked does not hear of it before those who hold. */
+static bool request_stat_again(struct remote_request *request, const struct backend_info *info)
+{
+    const char *leaf;
+    char *directory = remote_parent(request->name, &leaf);
+    struct remote_lock *lock = g_hash_table_lookup(request->r->locks, request->name);
+    if (!lock && remote_is_numbered(leaf)) {
+        lock = g_hash_table_lookup(request->r->queues, directory);
+    }
+    g_free(directory);
+    struct remote_ticket *t = lock && !request_is_again(request) && !info->ticket ? LIST_FIRST(&lock->tickets) : NULL;
+    while (t && !request_is_contradicted(t, info)) {
+        t = LIST_NEXT(t, link);
+    }
+    if (t) {
+        remote_verify(request->r, lock, NULL);
+        request_ask_again(request);
+    }
+    return t;
+}
+
+static void request_read_stat(struct postgresql *p, const struct remote_request *request, const PGresult *rows,
+                              struct backend_info *info)
+{
+    if (strcmp(pq_text(rows, 0, "result"), "directory") == 0) {
+        info->type = BACKEND_DIRECTORY;
+        info->directory = (struct backend_directory){
+            .ttl = MAX(pq_number(rows, 0, "d_ttl"), 0),
+            .width = (uint32_t)CLAMP(pq_number(rows, 0, "d_width"), 1, UINT32_MAX),
+            .delay = MAX(pq_number(rows, 0, "d_delay"), 0),
+            .sequence = pq_fence(rows, 0, "d_sequence"),
+            .meta = pq_bytes(rows, 0, "d_meta", POSTGRESQL_META_MAX),
+        };
+    } else if (strcmp(pq_text(rows, 0, "result"), "lock") == 0) {
+        pq_describe(&p->remote, request->name, rows, info);
+        info->content = pq_bytes(rows, 0, "content", POSTGRESQL_CONTENT_MAX);
+        info->holders = (uint32_t)MAX(pq_number(rows, 0, "holders"), 0);
+        info->position = (uint32_t)MAX(pq_number(rows, 0, "position"), 0);
+    }
+    if (info->type == BACKEND_DIRECTORY) {
+        pq_marker_note_directory(p, request->name, &info->directory);
+    }
+    info->waiters = (uint32_t)MAX(pq_number(rows, 0, "waiters"), 0);
+}
+
+static void request_on_stat(void *arg, const struct pq_answer *given)
+{
+    struct remote_request *request = arg;
+    struct postgresql *p = postgresql_of(request);
+    struct backend_info info = {.type = BACKEND_NOTHING};
+    struct remote_answer answer = {.result = given->result, .info = &info};
+    if (given->outcome == REMOTE_ANSWERED) {
+        request_read_stat(p, request, given->rows, &info);
+        bool expired = info.type == BACKEND_LOCK && request_is_expired(p, given->rows, &info);
+        if (expired && info.holders > 1 && !request_is_again(request)) { /* the others are as good */
+            pq_info_clear(&info);
+            request_ask_again(request);
+            return;
+        }
+        info.type = expired ? BACKEND_NOTHING : info.type;
+        if (request_stat_again(request, &info)) {
+            pq_info_clear(&info);
+            return;
+        }
+    }
+    g_hash_table_remove(p->stats_again, request);
+    request_answer(request, given, &answer);
+    pq_info_clear(&info);
+}
+
+static void request_send_stat(struct remote_request *request)
+{
+    struct pq_parameters f = {.count = 0};
+    pq_add_name(&f, request->name);
+    postgresql_send(postgresql_of(request), PQ_STAT, &f, 0, request_on_stat, request);
+}
+
+static void request_on_listed(void *arg, const struct pq_answer *given)
+{
+    struct remote_request *request = arg;
+    struct remote_answer answer = {.result = pq_result(given, "result")};
+    int count = given->outcome == REMOTE_ANSWERED ? PQntuples(given->rows) : 0;
+    struct backend_entry *entries = g_new(struct backend_entry, (gsize)count + 1);
+    const char *last = request->after;
+    for (int i = 1; i < count; i++) {
+        char *name = pq_name(given->rows, i, "name");
+        if (name && remote_is_component(name) && strcmp(name, last) > 0) {
+            bool directory = strcmp(pq_text(given->rows, i, "result"), "directory") == 0;
+            entries[answer.entry_count++] =
+                (struct backend_entry){.name = name, .type = directory ? BACKEND_DIRECTORY : BACKEND_LOCK};
+            last = name;
+        } else {
+            g_free(name);
+        }
+    }
+    answer.entries = entries;
+    request_answer(request, given, &answer);
+    for (size_t i = 0; i < answer.entry_count; i++) {
+        g_free((char *)entries[i].name);
+    }
+    g_free(entries);
+}
+
+static void request_on_tickets(void *arg, const struct pq_answer *given)
+{
+    struct remote_request *request = arg;
+    struct remote_answer answer = {.result = given->result};
+    int count = given->outcome == REMOTE_ANSWERED ? PQntuples(given->rows) : 0;
+    struct backend_entry *entries = g_new(struct backend_entry, (gsize)count + 1);
+    struct backend_info *infos = g_new0(struct backend_info, (gsize)count + 1);
+    for (int i = 0; i < count; i++) {
+        struct remote_ticket *t = remote_ticket_find(request->r, pq_text(given->rows, i, "id"));
+        struct backend_info *info = &infos[answer.entry_count];
+        char *name = pq_name(given->rows, i, "name");
+        if (!name || !remote_is_component(name)) {
+            g_free(name);
+            continue;
+        }
+        *info = (struct backend_info){
+            .type = BACKEND_LOCK,
+            .holders = *pq_text(given->rows, i, "held") == 't',
+            .acquired = clock_now() - MAX(pq_number(given->rows, i, "age"), 0),
+            .meta = pq_bytes(given->rows, i, "meta", POSTGRESQL_META_MAX),
+            .ticket = t && t->state != REMOTE_ACQUIRING ? &t->head : NULL,
+        };
+        entries[answer.entry_count++] = (struct backend_entry){.name = name, .type = BACKEND_LOCK, .info = info};
+    }
+    answer.entries = entries;
+    request_answer(request, given, &answer);
+    for (size_t i = 0; i < answer.entry_count; i++) {
+        g_free((char *)entries[i].name);
+        pq_info_clear(&infos[i]);
+    }
+    g_free(entries);
+    g_free(infos);
+}
+
+static void request_list(struct remote_request *request)
+{
+    bool tickets = request->procedure == REMOTE_TICKETS;
+    struct pq_parameters f = {.count = 0};
+    pq_add_path(&f, request->name);
+    pq_add_path(&f, request->after);
+    pq_add_number(&f, (int64_t)MIN(request->max, POSTGRESQL_LIST_MAX));
+    postgresql_send(postgresql_of(request), tickets ? PQ_TICKETS : PQ_LIST, &f, 0,
+                    tickets ? request_on_tickets : request_on_listed, request);
+}
+
+static void request_on_directory(void *arg, const struct pq_answer *given)
+{
+    struct remote_request *request = arg;
+    struct remote_answer answer = {.result = pq_result(given, NULL)};
+    if (request->procedure == REMOTE_RMDIR && answer.result == BACKEND_MISSING && given->repeated) {
+        answer.result = BACKEND_OK; /* removed by the first try, whose answer was lost */
+    }
+    request_answer(request, given, &answer);
+}
+
+static void request_fill_directory(struct pq_parameters *f, const struct backend_directory *d)
+{
+    pq_add_number(f, d->ttl);
+    pq_add_number(f, d->width);
+    pq_add_number(f, d->delay);
+    pq_add_number(f, (int64_t)d->sequence);
+    pq_add_bytes(f, d->meta);
+}
+
+static void request_change_directory(struct remote_request *request)
+{
+    struct postgresql *p = postgresql_of(request);
+    struct pq_parameters f = {.count = 0};
+    if (request->procedure == REMOTE_MKDIR) {
+        char nonce[REMOTE_ID_SIZE];
+        remote_make_id(nonce);
+        pq_add_name(&f, request->name);
+        request_fill_directory(&f, &request->directory);
+        pq_add_text(&f, nonce);
+        postgresql_send(p, PQ_MKDIR, &f, 0, request_on_directory, request);
+    } else if (request->procedure == REMOTE_RMDIR) {
+        pq_add_path(&f, request->name);
+        postgresql_send(p, PQ_RMDIR, &f, 0, request_on_directory, request);
+    } else {
+        pq_add_path(&f, request->name);
+        request_fill_directory(&f, &request->directory);
+        postgresql_send(p, PQ_SET_DIRECTORY, &f, 0, request_on_directory, request);
+    }
+}
+
+/* --- what is done to tickets --- */
+
+static void request_add_change(struct pq_parameters *f, const struct backend_change *c)
+{
+    if (c->set & BACKEND_SET_META) {
+        pq_add_bytes(f, c->meta);
+    } else {
+        pq_add_null(f);
+    }
+    if (c->set & BACKEND_SET_CONTENT) {
+        pq_add_bytes(f, c->content);
+    } else {
+        pq_add_null(f);
+    }
+}
+
+static void request_add_ticket(struct pq_parameters *f, const struct remote_ticket *t)
+{
+    char *path = pq_lock_path(t->lock->name, t->lock->sequence);
+    pq_add_path(f, path);
+    pq_add_text(f, t->id);
+    g_free(path);
+}
+
+static void request_add_held(struct pq_parameters *f, const GArray *segments)
+{
+    if (segments) {
+        pq_add_segments(f, segments, BACKEND_EXCLUSIVE);
+        pq_add_segments(f, segments, BACKEND_SHARED);
+    } else {
+        pq_add_null(f);
+        pq_add_null(f);
+    }
+}
+
+/* While the server is closed it is told all that there is to know of what this mount holds. */
+static void request_fill_restore(struct pq_parameters *f, const struct remote_request *request,
+                                 const struct remote_ticket *t)
+{
+    struct postgresql *p = postgresql_of(request);
+    const char *leaf;
+    char *path = pq_lock_path(t->lock->name, t->lock->sequence), *parent = remote_parent(remote_ticket_name(t), &leaf);
+    pq_add_path(f, path);
+    pq_add_path(f, parent);
+    pq_add_path(f, leaf);
+    pq_add_flag(f, t->lock->sequence);
+    pq_add_text(f, t->id);
+    pq_add_text(f, p->mount);
+    pq_add_text(f, p->identity);
+    pq_add_number(f, t->head.kind);
+    pq_add_number(f, request->claim.mode);
+    pq_add_number(f, request->ttl);
+    pq_add_number(f, request->left);
+    pq_add_nonzero(f, t->handle);
+    pq_add_nonzero(f, t->lock_owner);
+    request_add_held(f, request->segments ? request->segments : t->segments);
+    pq_add_nonzero(f, t->head.fence);
+    pq_add_number(f, clock_now() - t->head.acquired);
+    pq_add_bytes(f, t->meta);
+    pq_add_bytes(f, t->head.content);
+    g_free(path);
+    g_free(parent);
+}
+
+static enum pq_function request_fill(struct pq_parameters *f, const struct remote_request *request,
+                                     const struct remote_ticket *t)
+{
+    struct postgresql *p = postgresql_of(request);
+    const struct backend_claim *claim = &request->claim;
+    const char *leaf;
+    char *path;
+    switch (request->procedure) {
+    case REMOTE_ACQUIRE:
+        request_fill_acquire(f, p, t);
+        return PQ_ACQUIRE;
+    case REMOTE_RELEASE:
+        path = pq_lock_path(request->name, claim->sequence);
+        pq_add_path(f, path);
+        pq_add_text(f, request->id);
+        pq_add_text(f, p->mount);
+        pq_add_nonzero(f, claim->lock_owner);
+        pq_add_text(f, *request->why ? request->why : NULL);
+        g_free(path);
+        return PQ_RELEASE;
+    case REMOTE_RELEASE_RANGE:
+        pq_add_path(f, request->name);
+        pq_add_text(f, p->mount);
+        pq_add_nonzero(f, claim->lock_owner);
+        pq_add_offset(f, claim->start);
+        pq_add_offset(f, claim->end);
+        return PQ_RELEASE_RANGE;
+    case REMOTE_RENEW:
+        if (epoch_is_closed(&p->epoch) && t->head.deadline > clock_now()) {
+            request_fill_restore(f, request, t);
+            return PQ_RESTORE;
+        }
+        request_add_ticket(f, t);
+        pq_add_number(f, claim->mode);
+        pq_add_number(f, request->ttl);
+        pq_add_number(f, request->left);
+        request_add_held(f, request->segments);
+        return PQ_RENEW;
+    case REMOTE_SET:
+        request_add_ticket(f, t);
+        request_add_change(f, &request->change);
+        return PQ_SET;
+    case REMOTE_CONVERT:
+        request_add_ticket(f, t);
+        pq_add_number(f, claim->kind);
+        pq_add_number(f, claim->mode);
+        pq_add_number(f, claim->ttl);
+        pq_add_number(f, remote_ticket_liveness(t, claim->ttl));
+        pq_add_nonzero(f, claim->handle);
+        pq_add_nonzero(f, claim->lock_owner);
+        pq_add_offset(f, claim->start);
+        pq_add_offset(f, claim->end);
+        request_add_change(f, &request->change);
+        return PQ_CONVERT;
+    default: /* REMOTE_RENAME */
+        request_add_ticket(f, t);
+        pq_add_path(f, request->name);
+        path = remote_parent(request->name, &leaf);
+        pq_add_path(f, path);
+        pq_add_path(f, leaf);
+        pq_add_text(f, request->replaced);
+        g_free(path);
+        return PQ_RENAME;
+    }
+}
+
+static void request_note_renewal(const struct remote_request *request, enum backend_result result, bool restored)
+{
+    struct epoch *epoch = &postgresql_of(request)->epoch;
+    if (result == BACKEND_OK) {
+        epoch_on_confirmed(epoch, request->id, restored);
+    } else if (result == BACKEND_STALE) {
+        epoch_on_missing(epoch);
+    }
+}
+
+static void request_on_answer(void *arg, const struct pq_answer *given)
+{
+    struct remote_request *request = arg;
+    struct remote_answer answer = {.result = pq_result(given, NULL)};
+    if (given->outcome == REMOTE_ANSWERED && request->procedure == REMOTE_RELEASE) { /* or it was gone already */
+        answer.result = strcmp(PQgetvalue(given->rows, 0, 0), "stays") == 0 ? BACKEND_BUSY : BACKEND_OK;
+    } else if (given->outcome == REMOTE_ANSWERED && request->procedure == REMOTE_RENAME) {
+        answer.fence = pq_fence(given->rows, 0, "number");
+    } else if (given->outcome == REMOTE_ANSWERED && request->procedure == REMOTE_RENEW) {
+        request_note_renewal(request, answer.result, strcmp(PQgetvalue(given->rows, 0, 0), "restored") == 0);
+    }
+    request_answer(request, given, &answer);
+}
+
+/* --- many renewals at once --- */
+
+static bool request_may_be_gathered(const struct remote_request *request, const struct remote_ticket *t)
+{
+    return request->procedure == REMOTE_RENEW && request->in_background && request->left == request->ttl &&
+           !t->segments && !epoch_is_closed(&postgresql_of(request)->epoch);
+}
+
+static void request_renew_alone(struct remote_request *request)
+{
+    struct remote_ticket *t = remote_ticket_find(request->r, request->id);
+    struct pq_parameters f = {.count = 0};
+    if (t) {
+        enum pq_function function = request_fill(&f, request, t);
+        postgresql_send(postgresql_of(request), function, &f, 0, request_on_answer, request);
+    } else { /* it was released meanwhile */
+        remote_request_answer(request, BACKEND_STALE, clock_now());
+    }
+}
+
+static void request_on_renewed(void *arg, const struct pq_answer *given)
+{
+    GPtrArray *requests = arg;
+    struct postgresql *p = postgresql_of(requests->pdata[0]);
+    GHashTable *renewed = g_hash_table_new(g_str_hash, g_str_equal);
+    g_ptr_array_remove_fast(p->renewals, requests);
+    for (int i = 0; given->outcome == REMOTE_ANSWERED && i < PQntuples(given->rows); i++) {
+        g_hash_table_add(renewed, PQgetvalue(given->rows, i, 0));
+    }
+    for (guint i = 0; i < requests->len; i++) {
+        struct remote_request *request = requests->pdata[i];
+        struct remote_answer answer = {.result = given->result};
+        if (given->outcome != REMOTE_ANSWERED || g_hash_table_contains(renewed, request->id)) {
+            if (given->outcome == REMOTE_ANSWERED) {
+                request_note_renewal(request, BACKEND_OK, false);
+            }
+            request_answer(request, given, &answer);
+        } else {
+            request_renew_alone(request);
+        }
+    }
+    g_hash_table_unref(renewed);
+    g_ptr_array_unref(requests);
+}
+
+void pq_send_renewals(struct postgresql *p)
+{
+    GPtrArray *requests = g_steal_pointer(&p->gathered);
+    struct pq_parameters f = {.count = 0};
+    if (requests->len == 1) {
+        request_renew_alone(requests->pdata[0]);
+        g_ptr_array_unref(requests);
+        return;
+    }
+    const char **ids = g_new(const char *, requests->len);
+    char **paths = g_new0(char *, requests->len + 1);
+    int64_t *modes = g_new(int64_t, requests->len), *terms = g_new(int64_t, requests->len);
+    for (guint i = 0; i < requests->len; i++) {
+        const struct remote_request *request = requests->pdata[i];
+        const struct remote_ticket *t = remote_ticket_find(&p->remote, request->id);
+        paths[i] = pq_lock_path(request->name, t && t->lock->sequence);
+        ids[i] = request->id;
+        modes[i] = request->claim.mode;
+        terms[i] = request->ttl;
+    }
+    pq_add_paths(&f, (const char *const *)paths, requests->len);
+    pq_add_texts(&f, ids, requests->len);
+    pq_add_numbers(&f, modes, requests->len);
+    pq_add_numbers(&f, terms, requests->len);
+    g_ptr_array_add(p->renewals, requests);
+    postgresql_send(p, PQ_RENEW_MANY, &f, 0, request_on_renewed, requests);
+    g_strfreev(paths);
+    g_free(ids);
+    g_free(modes);
+    g_free(terms);
+}
+
+/* Those of one turn of the loop go together. */
+static void request_gather(struct postgresql *p, struct remote_request *request)
+{
+    if (!p->gathered) {
+        p->gathered = g_ptr_array_new();
+        ev_feed_event(p->remote.loop, &p->gathering, EV_CUSTOM);
+    }
+    g_ptr_array_add(p->gathered, request);
+}
+
+uint64_t pq_send_request(struct remote_request *request, struct remote_ticket *t, int64_t timeout)
+{
+    static void (*const about_names[REMOTE_PROCEDURES])(struct remote_request * request) = {
+        [REMOTE_REVOKE] = pq_revoke,
+        [REMOTE_TEST] = request_test,
+        [REMOTE_STAT] = request_send_stat,
+        [REMOTE_LIST] = request_list,
+        [REMOTE_TICKETS] = request_list,
+        [REMOTE_MKDIR] = request_change_directory,
+        [REMOTE_RMDIR] = request_change_directory,
+        [REMOTE_SET_DIRECTORY] = request_change_directory,
+    };
+    struct postgresql *p = postgresql_of(request);
+    struct pq_parameters f = {.count = 0};
+    if (about_names[request->procedure]) {
+        about_names[request->procedure](request);
+        return 0;
+    }
+    epoch_before_request(&p->epoch, request, t);
+    if (request_may_be_gathered(request, t)) {
+        request_gather(p, request);
+        return 0;
+    }
+    enum pq_function function = request_fill(&f, request, t);
+    return postgresql_send(p, function, &f, timeout,
+                           request->procedure == REMOTE_ACQUIRE ? request_on_acquired : request_on_answer, request);
+}
+
+/* --- the heartbeat of waiters --- */
+
+static void request_on_beaten(void *arg, const struct pq_answer *given)
+{
+    for (int i = 0; given->outcome == REMOTE_ANSWERED && i < PQntuples(given->rows); i++) {
+        remote_heartbeat_reply(arg, pq_text(given->rows, i, "id"),
+                               &(struct remote_answer){.rank = pq_number(given->rows, i, "rank"),
+                                                       .wait = pq_number(given->rows, i, "wait")});
+    }
+}
+
+void pq_send_heartbeat(struct remote *r, struct remote_ticket *const *tickets, size_t count)
+{
+    struct postgresql *p = (struct postgresql *)r;
+    for (size_t i = 0, next; i < count; i = next) {
+        const struct remote_lock *lock = tickets[i]->lock;
+        for (next = i + 1; next < count && tickets[next]->lock == lock; next++) {
+        }
+        const char **ids = g_new(const char *, next - i);
+        int64_t *livenesses = g_new(int64_t, next - i);
+        for (size_t j = i; j < next; j++) {
+            ids[j - i] = tickets[j]->id;
+            livenesses[j - i] = remote_ticket_liveness(tickets[j], tickets[j]->head.ttl);
+        }
+        struct pq_parameters f = {.count = 0};
+        char *path = pq_lock_path(lock->name, lock->sequence);
+        pq_add_path(&f, path);
+        pq_add_texts(&f, ids, next - i);
+        pq_add_numbers(&f, livenesses, next - i);
+        postgresql_send(p, PQ_BEAT, &f, 0, request_on_beaten, r);
+        g_free(path);
+        g_free(ids);
+        g_free(livenesses);
+    }
+}

@@ -1,0 +1,1672 @@
+-- schema: leases in a PostgreSQL database.  PostgreSQL 14 or newer.
+--
+-- A mount calls one function for each operation, so an operation is one round trip and one transaction.  Every function
+-- that changes a lock first takes the advisory lock of its name (leasefs.take), so at most one transaction changes a
+-- lock; rename takes two, in order.  READ COMMITTED is enough then: each statement behind the advisory lock sees all
+-- that was committed before.
+--
+-- A lock is the rows of leasefs.ticket with its path.  The row of slot 0 is the lock's own, and stays when the lock is
+-- free.  While nobody waits, the holder's ticket is in that row, and taking and releasing the lock changes no column
+-- that has an index: the update stays on its page, and leaves nothing to clean up in an index.  Other tickets have rows
+-- of their own.  leasefs.sweep deletes the rows of locks that have been free for a minute.
+--
+-- The queue of a directory of sequence tickets has the directory's path and a slash as its path.
+--
+-- Times are ms since 1970 by clock_timestamp(), terms are ms.  Bytes of a lock are int8: the offset, which is unsigned,
+-- with its highest bit inverted.
+
+CREATE SCHEMA IF NOT EXISTS leasefs;
+
+CREATE TABLE leasefs.format (version integer NOT NULL);
+INSERT INTO leasefs.format VALUES (1);
+
+CREATE FUNCTION leasefs.format_version() RETURNS integer
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$SELECT version FROM leasefs.format$$;
+
+CREATE SEQUENCE leasefs.fence;
+
+CREATE TABLE leasefs.directory (
+  path bytea PRIMARY KEY,
+  parent bytea NOT NULL,
+  leaf bytea NOT NULL,
+  ttl bigint NOT NULL,
+  width bigint NOT NULL,
+  delay bigint NOT NULL,
+  sequence bigint NOT NULL, -- the number of the next sequence ticket
+  meta bytea NOT NULL,
+  nonce text NOT NULL       -- of the request that made it
+);
+CREATE INDEX directory_parent ON leasefs.directory (parent, leaf);
+INSERT INTO leasefs.directory VALUES ('', '/', '', 0, 1, 0, 0, '', '');
+
+CREATE TYPE leasefs.joined AS (
+  id text,             -- of a claim that was taken into what its lock owner held
+  bytes int8multirange, -- what it got
+  x int8multirange,    -- what of that was held before, exclusive
+  s int8multirange     -- and shared
+);
+
+CREATE TABLE leasefs.ticket (
+  path bytea NOT NULL,
+  slot bigint NOT NULL,  -- 0, or made of id
+  place bigint NOT NULL, -- 0, or the number with which it queued
+  parent bytea,          -- of slot 0 of a name: its directory
+  leaf bytea,            -- and the rest
+  name bytea,            -- of a sequence ticket: its own name in the directory
+  id text,               -- NULL: slot 0, and no ticket is in it
+  number bigint,         -- the fencing token
+  kind smallint, mode smallint, -- as in backend.h
+  mount text,            -- its channel; or sql, guard, delay: nobody listens
+  identity text,         -- of the mount, also after it has started again; stays when the row is free
+  handle bigint, owner bigint, -- the lock owner
+  held boolean NOT NULL DEFAULT false,
+  claimed boolean NOT NULL DEFAULT false, -- its mount knows that it holds
+  again boolean NOT NULL DEFAULT false,   -- it has queued again, with an old number
+  ttl bigint, acquired bigint, deadline bigint,
+  delay bigint,          -- of a guard: its lock-delay; NULL: that of the directory
+  meta bytea, content bytea,
+  x int8multirange, s int8multirange, -- of a lock owner: bytes held exclusive and shared; NULL: all, by mode
+  joined leasefs.joined[],
+  watched text[],        -- mounts that are told when it ends
+  -- of slot 0
+  last bigint NOT NULL DEFAULT 0,    -- the highest number that was given
+  top bigint NOT NULL DEFAULT 0,     -- and to a holder
+  others integer NOT NULL DEFAULT 0, -- rows of other slots
+  odd boolean NOT NULL DEFAULT false, -- there are byte ranges, or tickets of one identity
+  refused bigint NOT NULL DEFAULT 0, -- nothing is granted before, for a lock-delay
+  revoked text,                      -- the last revocation, so that it may be repeated
+  freed bigint NOT NULL DEFAULT 0,   -- when it became free
+  PRIMARY KEY (path, slot)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX ticket_place ON leasefs.ticket (path, place);
+CREATE INDEX ticket_name ON leasefs.ticket (path, name) WHERE name IS NOT NULL;
+CREATE INDEX ticket_parent ON leasefs.ticket (parent, slot, leaf);
+CREATE INDEX ticket_identity ON leasefs.ticket (identity);
+
+CREATE TABLE leasefs.mount (
+  channel text PRIMARY KEY,
+  identity text NOT NULL,
+  host text NOT NULL,
+  deadline bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- Which version of its data the server has: see backend/remote/epoch.h.  One row, or none before the first mount.
+CREATE TABLE leasefs.epoch (
+  stamp text NOT NULL,
+  state text NOT NULL,    -- f (fresh: nothing was known before), c (closed) or o (open again)
+  longest bigint NOT NULL, -- the longest term on which a mount may rely whose tickets are not restored, or may be lost
+  reports bigint NOT NULL,
+  lost boolean NOT NULL,
+  weak boolean NOT NULL,  -- a crash may lose what was confirmed, by settings of the server or of a mount's role
+  life text NOT NULL      -- system identifier and timeline
+);
+-- One row while that holds.  A crash and a promotion empty it, because it is not logged; a clean restart keeps it.
+CREATE UNLOGGED TABLE leasefs.life (stamp text NOT NULL, closed boolean NOT NULL, since bigint NOT NULL);
+CREATE TABLE leasefs.term ( -- the longest renewable term of each mount, and the epoch in which all is that it relies on
+  mount text PRIMARY KEY,
+  term bigint NOT NULL,
+  stamp text NOT NULL,
+  until bigint NOT NULL
+) WITH (fillfactor = 50);
+CREATE TABLE leasefs.restored (id text PRIMARY KEY); -- while it is closed
+
+-- What a function answers about a ticket.
+CREATE TYPE leasefs.answer AS (
+  result text,     -- granted, queued, busy, free, missing, directory, notdirectory, …
+  id text, number bigint,
+  segments text,   -- START END MODE … in hexadecimal
+  name bytea,      -- of a sequence ticket
+  rank integer,    -- how many wait before it: 0, or 1 for some
+  wait bigint,     -- ms until the lock may change by itself; -1: not known
+  kind smallint, mode smallint, age bigint, remaining bigint, ttl bigint, meta bytea, mount text,
+  first bigint, last bigint,
+  content bytea, holders integer, waiters integer, position integer
+);
+
+-- --- small parts ---
+
+CREATE FUNCTION leasefs.ms() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE AS
+$$SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000)::bigint$$;
+
+-- --- the epoch ---
+
+-- While it is closed nothing is granted, and no deadline is judged: the clock may be another one.
+CREATE FUNCTION leasefs.is_closed() RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  c boolean;
+BEGIN
+  SELECT l.closed INTO c FROM leasefs.life l;
+  RETURN COALESCE(c, true);
+END$$;
+
+-- A mount knows _stamp.  → whether it is closed
+CREATE FUNCTION leasefs.check_epoch(_stamp text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  l record;
+BEGIN
+  SELECT * INTO l FROM leasefs.life;
+  IF _stamp IS NOT NULL AND (NOT FOUND OR l.stamp <> _stamp) THEN
+    RAISE EXCEPTION 'leasefs: the server has another epoch than this mount knows' USING ERRCODE = 'LF001';
+  END IF;
+  RETURN COALESCE(l.closed, true);
+END$$;
+
+-- A mount tells what it knows, and learns which epoch it is; see struct epoch_report and struct epoch_marker.
+--
+-- A server that crashed, was promoted or restored has no row in leasefs.life.  Who notices that closes: nothing new is
+-- granted while any holder that was there before may still rely on its term, and mounts restore what they hold.  Who has
+-- known it closed for that term, and a hundredth of it, opens it.  After a crash without loss of data only mounts that
+-- have not restored all that they hold can lose something: it opens once they have.
+CREATE FUNCTION leasefs.enter_epoch(_mount text, _stamp text, _fresh text, _term bigint, _others bigint, _reports bigint,
+  _grace_max bigint, _closed_for bigint, _restored boolean, _strict boolean,
+  OUT stamp text, OUT state text, OUT longest bigint, OUT others bigint, OUT reports bigint, OUT lost boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  TERM_KEPT CONSTANT bigint := 60000;
+  m leasefs.epoch;
+  own leasefs.term;
+  was text;
+  away bigint;
+  closes boolean;
+  now bigint := leasefs.ms();
+  life text := (SELECT c.system_identifier FROM pg_control_system() AS c)::text || ' ' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
+  weak boolean := current_setting('synchronous_commit') = 'off' OR current_setting('fsync') = 'off';
+BEGIN
+  PERFORM pg_advisory_xact_lock(1818322806, 0), set_config('synchronous_commit', 'on', true);
+  SELECT * INTO m FROM leasefs.epoch;
+  was := m.stamp || m.state;
+  IF m.stamp IS NULL THEN
+    closes := _stamp <> '' OR _strict AND extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000 < _term;
+  ELSE
+    closes := m.life <> life OR NOT EXISTS (SELECT FROM leasefs.life l WHERE l.stamp = m.stamp) OR
+      m.state = 'f' AND _stamp <> '' AND _stamp <> m.stamp;
+  END IF;
+  IF closes THEN
+    m.lost := COALESCE(m.lost OR m.weak OR m.life <> life OR m.state = 'f' AND _stamp <> '' AND _stamp <> m.stamp, true);
+    m.stamp := _fresh;
+    m.state := 'c';
+  ELSIF m.stamp IS NULL THEN
+    m.lost := false;
+    m.stamp := _fresh;
+    m.state := 'f';
+  END IF;
+  m.longest := COALESCE(m.longest, 0);
+  m.reports := COALESCE(m.reports, 0);
+  m.lost := m.state = 'c' AND (m.lost OR _reports > m.reports);
+  m.weak := COALESCE(m.weak, false) OR weak;
+  m.life := life;
+
+  -- The terms that count, and whose all is in this epoch.
+  DELETE FROM leasefs.term t WHERE t.until < now;
+  SELECT t.* INTO own FROM leasefs.term t WHERE t.mount = _mount;
+  SELECT COALESCE(max(t.term), 0), COALESCE(max(t.term) FILTER (WHERE t.stamp <> m.stamp), 0) INTO others, away
+  FROM leasefs.term t WHERE t.mount <> _mount;
+  own.term := COALESCE(own.term, 0);
+  IF m.state <> 'c' OR _stamp = '' OR _restored AND _stamp = m.stamp THEN own.stamp := m.stamp; END IF;
+  IF own.stamp IS DISTINCT FROM m.stamp THEN away := GREATEST(away, own.term, _term); END IF;
+  m.reports := GREATEST(m.reports, _reports) + CASE WHEN _term > own.term THEN 1 ELSE 0 END;
+  m.longest := LEAST(_grace_max, CASE WHEN m.state <> 'c' THEN GREATEST(others, _term)
+    WHEN m.lost THEN GREATEST(m.longest, others, _others, own.term, _term) ELSE away END);
+  IF m.state = 'c' AND NOT closes AND _stamp = m.stamp AND
+     (_closed_for >= m.longest + m.longest / 100 + 2 OR NOT m.lost AND m.longest = 0) THEN
+    m.state := 'o';
+    m.lost := false;
+    m.longest := LEAST(GREATEST(others, _term), _grace_max);
+    own.stamp := m.stamp;
+  END IF;
+
+  DELETE FROM leasefs.epoch;
+  INSERT INTO leasefs.epoch VALUES (m.*);
+  IF was IS DISTINCT FROM m.stamp || m.state THEN
+    DELETE FROM leasefs.life;
+    INSERT INTO leasefs.life VALUES (m.stamp, m.state = 'c', now);
+    IF was IS NOT NULL THEN PERFORM pg_notify('leasefs_epoch', 'v ' || m.stamp); END IF;
+  END IF;
+  IF closes OR m.state = 'o' THEN DELETE FROM leasefs.restored; END IF;
+  IF _term > 0 THEN
+    INSERT INTO leasefs.term VALUES (_mount, _term, COALESCE(own.stamp, '-'), now + _term + TERM_KEPT)
+    ON CONFLICT (mount) DO UPDATE SET term = excluded.term, stamp = excluded.stamp, until = excluded.until;
+  ELSE
+    DELETE FROM leasefs.term t WHERE t.mount = _mount;
+  END IF;
+  stamp := m.stamp;
+  state := m.state;
+  longest := m.longest;
+  reports := m.reports;
+  lost := m.lost;
+END$$;
+
+-- Two int4 of which the first is ours, so that nobody else's advisory locks meet these by accident.
+CREATE FUNCTION leasefs.take(_path bytea) RETURNS void LANGUAGE sql VOLATILE AS
+$$SELECT pg_catalog.pg_advisory_xact_lock(1818322803, pg_catalog.hashtext(pg_catalog.encode(_path, 'escape')))$$;
+
+CREATE FUNCTION leasefs.try_take(_path bytea) RETURNS boolean LANGUAGE sql VOLATILE AS
+$$SELECT pg_catalog.pg_try_advisory_xact_lock(1818322803, pg_catalog.hashtext(pg_catalog.encode(_path, 'escape')))$$;
+
+-- Both, in the order in which everybody takes two.
+CREATE FUNCTION leasefs.take_two(_a bytea, _b bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF hashtext(encode(_a, 'escape')) <= hashtext(encode(_b, 'escape')) THEN
+    PERFORM leasefs.take(_a), leasefs.take(_b);
+  ELSE
+    PERFORM leasefs.take(_b), leasefs.take(_a);
+  END IF;
+END$$;
+
+-- A directory is not removed while something is made in it.  Taken behind a name's lock; who removes a directory takes
+-- this first, and waits for no name.
+CREATE FUNCTION leasefs.enter(_directory bytea) RETURNS void LANGUAGE sql VOLATILE AS
+$$SELECT pg_catalog.pg_advisory_xact_lock_shared(1818322804, pg_catalog.hashtext(pg_catalog.encode(_directory, 'escape')))$$;
+
+CREATE FUNCTION leasefs.slot_of(_id text) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$SELECT GREATEST(pg_catalog.hashtextextended(_id, 0) & 9223372036854775807, 1)$$;
+
+-- NULL as the last byte: the last there is.
+CREATE FUNCTION leasefs.bytes(_first bigint, _last bigint) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS
+$$SELECT CASE WHEN _last = 9223372036854775807 THEN pg_catalog.int8multirange(pg_catalog.int8range(_first, NULL))
+              ELSE pg_catalog.int8multirange(pg_catalog.int8range(_first, _last, '[]')) END$$;
+
+CREATE FUNCTION leasefs.exclusive(t leasefs.ticket) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS
+$$SELECT COALESCE((t).x, CASE WHEN (t).mode = 0 THEN '{(,)}'::int8multirange ELSE '{}' END)$$;
+
+CREATE FUNCTION leasefs.shared(t leasefs.ticket) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS
+$$SELECT COALESCE((t).s, CASE WHEN (t).mode = 0 THEN '{}' ELSE '{(,)}'::int8multirange END)$$;
+
+-- The least offset is where an unbounded range begins, too.
+CREATE FUNCTION leasefs.is_partial(t leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$SELECT (t).x IS NOT NULL AND NOT ((t).x @> '[-9223372036854775808,)'::int8range OR (t).s @> '[-9223372036854775808,)'::int8range)$$;
+
+-- Of one lock owner or, if not of two, of one handle.
+CREATE FUNCTION leasefs.is_same(a leasefs.ticket, b leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$SELECT COALESCE((a).mount = (b).mount AND CASE WHEN (a).owner IS NOT NULL AND (b).owner IS NOT NULL THEN (a).owner = (b).owner
+                                                 ELSE (a).handle = (b).handle END, false)$$;
+
+CREATE FUNCTION leasefs.conflicts(a leasefs.ticket, b leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$SELECT NOT leasefs.is_same(a, b) AND CASE
+    WHEN (a).x IS NULL AND (b).x IS NULL THEN (a).mode = 0 OR (b).mode = 0
+    ELSE leasefs.exclusive(a) && leasefs.exclusive(b) OR leasefs.exclusive(a) && leasefs.shared(b) OR
+         leasefs.shared(a) && leasefs.exclusive(b) END$$;
+
+-- An offset as the client reads it.
+CREATE FUNCTION leasefs.offset_of(_at bigint) RETURNS text LANGUAGE sql IMMUTABLE AS
+$$SELECT pg_catalog.lpad(pg_catalog.to_hex(_at # (-9223372036854775808)), 16, '0')$$;
+
+CREATE FUNCTION leasefs.segments(t leasefs.ticket) RETURNS text LANGUAGE sql STABLE AS
+$$SELECT COALESCE(pg_catalog.string_agg(
+    leasefs.offset_of(COALESCE(lower(r), -9223372036854775808)) || ' ' ||
+    leasefs.offset_of(COALESCE(upper(r) - 1, 9223372036854775807)) || ' ' || mode, ' ' ORDER BY r), '')
+  FROM (SELECT unnest((t).x) AS r, 0 AS mode UNION ALL SELECT unnest((t).s), 1) AS parts$$;
+
+-- To the mount of a ticket, if there is one.
+CREATE FUNCTION leasefs.tell(_mount text, _word text, _id text, _more text DEFAULT '') RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF _mount NOT IN ('sql', 'guard', 'delay') THEN
+    PERFORM pg_notify('leasefs_' || _mount, _word || ' ' || _id || _more);
+  END IF;
+END$$;
+
+CREATE FUNCTION leasefs.tell_watchers(t leasefs.ticket) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  m text;
+BEGIN
+  FOREACH m IN ARRAY COALESCE((t).watched, '{}') LOOP
+    PERFORM pg_notify('leasefs_' || m, 'f ' || encode((t).path, 'hex') || ' ' || COALESCE(encode((t).name, 'hex'), ''));
+  END LOOP;
+END$$;
+
+-- Larger than any that the name has seen, also where its row was deleted, the clock was set back, or the sequence was.
+CREATE FUNCTION leasefs.next_number(_path bytea) RETURNS bigint LANGUAGE sql VOLATILE AS
+$$UPDATE leasefs.ticket SET last = GREATEST(last + 1, pg_catalog.nextval('leasefs.fence'),
+    (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000)::bigint)
+  WHERE path = _path AND slot = 0 RETURNING last$$;
+
+CREATE FUNCTION leasefs.is_queue(_path bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$SELECT pg_catalog.substr(_path, pg_catalog.length(_path)) = '/'::bytea$$;
+
+CREATE FUNCTION leasefs.directory_of(_path bytea) RETURNS bytea LANGUAGE sql IMMUTABLE AS
+$$SELECT pg_catalog.substr(_path, 1, pg_catalog.length(_path) - 1)$$;
+
+CREATE FUNCTION leasefs.find(_path bytea, _id text) RETURNS leasefs.ticket LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  t leasefs.ticket;
+BEGIN
+  SELECT u.* INTO t FROM leasefs.ticket u WHERE u.path = _path AND u.slot IN (0, leasefs.slot_of(_id)) AND u.id = _id;
+  RETURN t;
+END$$;
+
+-- What an answer says of a ticket; `_against`: of its bytes those that are in that one's way.
+CREATE FUNCTION leasefs.describe(_result text, t leasefs.ticket, _against leasefs.ticket DEFAULT NULL) RETURNS leasefs.answer
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  a leasefs.answer;
+  r int8range;
+  m integer;
+BEGIN
+  IF (t).x IS NOT NULL THEN
+    SELECT p.r, p.mode INTO r, m
+    FROM (SELECT unnest((t).x) AS r, 0 AS mode UNION ALL SELECT unnest((t).s), 1) AS p
+    WHERE (_against).id IS NULL OR p.r && leasefs.exclusive(_against) OR p.mode = 0 AND p.r && leasefs.shared(_against)
+    ORDER BY p.r LIMIT 1;
+  END IF;
+  a.result := _result;
+  a.id := (t).id;
+  a.number := (t).number;
+  a.kind := (t).kind;
+  a.mode := COALESCE(m, (t).mode);
+  a.age := leasefs.ms() - (t).acquired;
+  a.remaining := (t).deadline - leasefs.ms();
+  a.ttl := (t).ttl;
+  a.meta := (t).meta;
+  a.mount := (t).mount;
+  a.first := COALESCE(lower(r), -9223372036854775808);
+  a.last := COALESCE(upper(r) - 1, 9223372036854775807);
+  a.name := (t).name;
+  RETURN a;
+END$$;
+
+-- --- tickets come and go; the name's lock is taken ---
+
+-- A new one.  It goes into the lock's own row if it holds and that is free.
+CREATE FUNCTION leasefs.put(t leasefs.ticket) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF t.held AND t.name IS NULL AND NOT leasefs.is_queue(t.path) THEN
+    UPDATE leasefs.ticket u SET (id, number, kind, mode, mount, identity, handle, owner, held, claimed, again, ttl, acquired,
+        deadline, delay, meta, content, x, s, joined, watched) =
+      (t.id, t.number, t.kind, t.mode, t.mount, t.identity, t.handle, t.owner, t.held, t.claimed, t.again, t.ttl, t.acquired,
+        t.deadline, t.delay, t.meta, t.content, t.x, t.s, t.joined, NULL)
+    WHERE u.path = t.path AND u.slot = 0 AND u.id IS NULL;
+    IF FOUND THEN RETURN; END IF;
+  END IF;
+  t.slot := leasefs.slot_of(t.id);
+  t.place := t.number;
+  t.parent := NULL;
+  t.leaf := NULL;
+  t.last := 0;
+  t.top := 0;
+  t.others := 0;
+  t.odd := false;
+  t.refused := 0;
+  t.freed := 0;
+  INSERT INTO leasefs.ticket VALUES (t.*);
+  UPDATE leasefs.ticket u SET others = u.others + 1 WHERE u.path = t.path AND u.slot = 0;
+END$$;
+
+-- What may have changed of it.
+CREATE FUNCTION leasefs.save(t leasefs.ticket) RETURNS void LANGUAGE sql VOLATILE AS
+$$UPDATE leasefs.ticket u SET (number, kind, mode, mount, handle, owner, held, claimed, again, ttl, acquired, deadline, delay,
+      meta, content, x, s, joined, name, id) =
+    ((t).number, (t).kind, (t).mode, (t).mount, (t).handle, (t).owner, (t).held, (t).claimed, (t).again, (t).ttl, (t).acquired,
+      (t).deadline, (t).delay, (t).meta, (t).content, (t).x, (t).s, (t).joined, (t).name, (t).id)
+  WHERE u.path = (t).path AND u.slot = (t).slot$$;
+
+CREATE FUNCTION leasefs.drop(t leasefs.ticket) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  next leasefs.ticket;
+BEGIN
+  IF NOT t.held THEN -- the one behind the first is the first from now on, and is to look when the lock may be free
+    SELECT u.* INTO next FROM leasefs.ticket u WHERE u.path = t.path AND u.id IS NOT NULL AND NOT u.held ORDER BY u.place LIMIT 1;
+    IF next.id = t.id THEN
+      SELECT u.* INTO next FROM leasefs.ticket u
+      WHERE u.path = t.path AND u.id IS NOT NULL AND NOT u.held AND u.id <> t.id ORDER BY u.place LIMIT 1;
+      IF next.id IS NOT NULL THEN PERFORM leasefs.tell(next.mount, 'a', next.id); END IF;
+    END IF;
+  END IF;
+  IF t.watched IS NOT NULL THEN PERFORM leasefs.tell_watchers(t); END IF;
+  IF t.slot = 0 THEN
+    UPDATE leasefs.ticket u SET id = NULL, held = false, meta = NULL, content = NULL, x = NULL, s = NULL, joined = NULL,
+      watched = NULL, freed = leasefs.ms()
+    WHERE u.path = t.path AND u.slot = 0;
+  ELSE
+    DELETE FROM leasefs.ticket u WHERE u.path = t.path AND u.slot = t.slot;
+    UPDATE leasefs.ticket u SET others = u.others - 1, freed = leasefs.ms() WHERE u.path = t.path AND u.slot = 0;
+  END IF;
+END$$;
+
+CREATE FUNCTION leasefs.delay_of(t leasefs.ticket) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  d bigint;
+BEGIN
+  IF t.delay IS NOT NULL THEN RETURN t.delay; END IF;
+  IF leasefs.is_queue(t.path) THEN
+    SELECT q.delay INTO d FROM leasefs.directory q WHERE q.path = leasefs.directory_of(t.path);
+  ELSE
+    SELECT q.delay INTO d FROM leasefs.ticket h JOIN leasefs.directory q ON q.path = h.parent
+    WHERE h.path = t.path AND h.slot = 0;
+  END IF;
+  RETURN COALESCE(d, 0);
+END$$;
+
+-- Ends a holder against its will, at `since`: its lock-delay begins.  In a queue a ticket without a name keeps its place.
+CREATE FUNCTION leasefs.lose(t leasefs.ticket, _why text, _since bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  d bigint := CASE WHEN t.kind = 0 OR t.mount = 'delay' THEN 0 ELSE leasefs.delay_of(t) END;
+BEGIN
+  PERFORM leasefs.tell(t.mount, 'e', t.id, ' ' || _why);
+  PERFORM leasefs.drop(t);
+  IF d <= 0 OR _since + d <= leasefs.ms() THEN RETURN; END IF;
+  IF t.name IS NOT NULL THEN
+    t.mount := 'delay';
+    t.name := NULL;
+    t.deadline := _since + d;
+    t.watched := NULL;
+    PERFORM leasefs.put(t);
+  ELSE
+    UPDATE leasefs.ticket u SET refused = GREATEST(u.refused, _since + d)
+    WHERE u.path = t.path AND u.slot = 0 AND NOT EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = t.path AND v.held);
+  END IF;
+END$$;
+
+-- What is past its deadline.
+CREATE FUNCTION leasefs.expire(_path bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  t leasefs.ticket;
+BEGIN
+  IF leasefs.is_closed() THEN RETURN; END IF;
+  FOR t IN SELECT u.* FROM leasefs.ticket u
+           WHERE u.path = _path AND u.id IS NOT NULL AND u.deadline <= leasefs.ms() ORDER BY u.place LIMIT 512 LOOP
+    IF t.held THEN
+      PERFORM leasefs.lose(t, 'expired', t.deadline);
+    ELSE
+      PERFORM leasefs.drop(t);
+    END IF;
+  END LOOP;
+END$$;
+
+-- --- the rule that grants ---
+
+-- What stands in the way of a ticket that does not hold.  `_place`: that of one that waits; NULL: it is to be appended.
+-- `blocker` is NULL for a lock-delay.
+CREATE FUNCTION leasefs.block(t leasefs.ticket, _place bigint, OUT blocked boolean, OUT blocker leasefs.ticket)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  h record;
+  q record;
+BEGIN
+  IF leasefs.is_queue(t.path) THEN
+    -- All that hold and all that wait before it stand in the way of an exclusive one if they are `width` or more.  In
+    -- that of a shared one stands who waits before it, an exclusive holder before it, and one behind it if they are
+    -- that many.
+    SELECT d.width, count(*) FILTER (WHERE u.held) AS holders,
+           count(*) FILTER (WHERE NOT u.held AND (_place IS NULL OR u.place < _place)) AS before INTO q
+    FROM leasefs.directory d LEFT JOIN leasefs.ticket u ON u.path = t.path AND u.id IS NOT NULL AND u.id <> t.id
+    WHERE d.path = leasefs.directory_of(t.path) GROUP BY d.width;
+    blocked := COALESCE(q.holders + q.before >= q.width, false);
+    IF t.mode = 0 THEN
+      IF blocked THEN
+        SELECT u.* INTO blocker FROM leasefs.ticket u WHERE u.path = t.path AND u.id IS NOT NULL AND u.id <> t.id
+        ORDER BY u.place LIMIT 1;
+      END IF;
+      RETURN;
+    END IF;
+    IF q.before > 0 THEN
+      blocked := true;
+      SELECT u.* INTO blocker FROM leasefs.ticket u WHERE u.path = t.path AND u.id IS NOT NULL AND NOT u.held AND u.id <> t.id
+      ORDER BY u.place LIMIT 1;
+      RETURN;
+    END IF;
+    SELECT u.* INTO blocker FROM leasefs.ticket u WHERE u.path = t.path AND u.held AND u.mode = 0 ORDER BY u.place LIMIT 1;
+    blocked := FOUND AND (blocked OR _place IS NULL OR blocker.place < _place);
+    RETURN;
+  END IF;
+  SELECT u.odd, u.refused INTO h FROM leasefs.ticket u WHERE u.path = t.path AND u.slot = 0;
+  IF h.refused > leasefs.ms() THEN
+    blocked := true;
+    RETURN;
+  END IF;
+  -- One that waits for the same lock owner or handle cannot go on before `t` does, so it does not stand in its way.
+  SELECT u.* INTO blocker FROM leasefs.ticket u
+  WHERE u.path = t.path AND u.id IS NOT NULL AND u.id <> t.id AND (u.held OR _place IS NULL OR u.place < _place) AND
+    leasefs.conflicts(u, t) AND
+    (u.held OR NOT h.odd OR NOT EXISTS (SELECT FROM leasefs.ticket k WHERE k.path = t.path AND k.held AND
+       leasefs.is_same(k, t) AND leasefs.conflicts(k, u)))
+  ORDER BY u.place LIMIT 1;
+  blocked := FOUND;
+END$$;
+
+-- The number with which a ticket holds: it only grows, though it was overtaken.
+CREATE FUNCTION leasefs.holding(t leasefs.ticket) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  n bigint := t.number;
+  h bigint;
+BEGIN
+  SELECT u.top INTO h FROM leasefs.ticket u WHERE u.path = t.path AND u.slot = 0;
+  IF t.again OR n < h THEN n := leasefs.next_number(t.path); END IF;
+  IF n <> t.number OR NOT leasefs.is_queue(t.path) THEN
+    UPDATE leasefs.ticket u SET top = n WHERE u.path = t.path AND u.slot = 0;
+  END IF;
+  RETURN n;
+END$$;
+
+-- Hands the lock to those that wait, for as long as it may take them to claim it.
+CREATE FUNCTION leasefs.grant(_path bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  CLAIM CONSTANT bigint := 3000;
+  h record;
+  t leasefs.ticket;
+  b record;
+  q record;
+  passed integer := 0;
+BEGIN
+  SELECT u.others, u.odd, u.refused INTO h FROM leasefs.ticket u WHERE u.path = _path AND u.slot = 0;
+  IF NOT FOUND OR h.others = 0 OR h.refused > leasefs.ms() OR leasefs.is_closed() THEN RETURN; END IF;
+  FOR t IN SELECT u.* FROM leasefs.ticket u WHERE u.path = _path AND u.id IS NOT NULL AND NOT u.held ORDER BY u.place LOOP
+    SELECT * INTO b FROM leasefs.block(t, t.place);
+    IF NOT b.blocked THEN
+      t.number := leasefs.holding(t);
+      t.held := true;
+      t.again := false;
+      t.acquired := leasefs.ms();
+      t.deadline := t.acquired + CLAIM;
+      PERFORM leasefs.save(t);
+      PERFORM leasefs.tell(t.mount, 'g', t.id);
+    ELSIF leasefs.is_queue(_path) THEN
+      IF t.mode = 0 THEN RETURN; END IF;
+      passed := passed + 1;
+      SELECT d.width, count(u.id) AS holders INTO q FROM leasefs.directory d
+      LEFT JOIN leasefs.ticket u ON u.path = _path AND u.held
+      WHERE d.path = leasefs.directory_of(_path) GROUP BY d.width;
+      IF q.holders + passed > q.width THEN RETURN; END IF;
+    ELSIF NOT h.odd THEN
+      RETURN; -- nobody passes this one
+    END IF;
+  END LOOP;
+END$$;
+
+-- --- acquire ---
+
+CREATE FUNCTION leasefs.queued(t leasefs.ticket) RETURNS leasefs.answer LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  a leasefs.answer;
+BEGIN
+  a.result := 'queued';
+  a.id := t.id;
+  a.number := t.number;
+  a.name := t.name;
+  a.rank := CASE WHEN EXISTS (SELECT FROM leasefs.ticket u WHERE u.path = t.path AND u.id IS NOT NULL AND NOT u.held AND
+    u.place < t.place) THEN 1 ELSE 0 END;
+  IF leasefs.is_queue(t.path) THEN
+    SELECT min(u.deadline) INTO a.wait FROM leasefs.ticket u WHERE u.path = t.path AND u.held;
+  ELSE
+    SELECT max(u.deadline) INTO a.wait FROM leasefs.ticket u WHERE u.path = t.path AND u.held;
+    SELECT GREATEST(a.wait, u.refused) INTO a.wait FROM leasefs.ticket u WHERE u.path = t.path AND u.slot = 0;
+  END IF;
+  a.wait := COALESCE(GREATEST(a.wait - leasefs.ms(), 0), -1);
+  RETURN a;
+END$$;
+
+-- What a lock owner holds is one ticket: the one that holds already, if any, takes in `t`.  Returns the one that holds.
+CREATE FUNCTION leasefs.merge(t leasefs.ticket, _bytes int8multirange, _mode integer) RETURNS leasefs.ticket
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  UNDO_MAX CONSTANT integer := 4;
+  u leasefs.ticket;
+  j leasefs.joined;
+  list leasefs.joined[] := '{}';
+BEGIN
+  IF t.owner IS NULL THEN RETURN t; END IF;
+  SELECT v.* INTO u FROM leasefs.ticket v
+  WHERE v.path = t.path AND v.held AND v.claimed AND v.mount = t.mount AND v.owner = t.owner AND v.id <> t.id LIMIT 1;
+  IF NOT FOUND THEN RETURN t; END IF;
+  u.x := leasefs.exclusive(u);
+  u.s := leasefs.shared(u);
+  IF NOT EXISTS (SELECT FROM unnest(u.joined) AS k WHERE k.id = t.id) THEN -- else it is a repetition
+    FOREACH j IN ARRAY COALESCE(u.joined, '{}') LOOP
+      j.bytes := j.bytes - _bytes;
+      j.x := j.x - _bytes;
+      j.s := j.s - _bytes;
+      list := list || j;
+    END LOOP;
+    j := ROW(t.id, _bytes, u.x * _bytes, u.s * _bytes);
+    list := list || j;
+    u.joined := list[GREATEST(cardinality(list) - UNDO_MAX + 1, 1):];
+  END IF;
+  u.x := u.x - _bytes;
+  u.s := u.s - _bytes;
+  IF _mode = 0 THEN u.x := u.x + _bytes; ELSE u.s := u.s + _bytes; END IF;
+  u.mode := CASE WHEN isempty(u.x) THEN 1 ELSE 0 END;
+  RETURN u;
+END$$;
+
+CREATE FUNCTION leasefs.granted(t leasefs.ticket, _ttl bigint) RETURNS leasefs.answer LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  SEGMENTS_MAX CONSTANT integer := 1000;
+  a leasefs.answer;
+BEGIN
+  a.segments := leasefs.segments(t);
+  IF length(a.segments) > SEGMENTS_MAX * 36 THEN
+    RAISE EXCEPTION 'leasefs: too many byte ranges of one process' USING ERRCODE = 'program_limit_exceeded';
+  END IF;
+  t.ttl := _ttl;
+  t.deadline := leasefs.ms() + _ttl;
+  t.claimed := true;
+  PERFORM leasefs.save(t);
+  IF leasefs.is_partial(t) THEN
+    UPDATE leasefs.ticket u SET odd = true WHERE u.path = t.path AND u.slot = 0 AND NOT u.odd;
+  END IF;
+  a.result := 'granted';
+  a.id := t.id;
+  a.number := t.number;
+  a.name := t.name;
+  RETURN a;
+END$$;
+
+-- A name that no ticket of the directory has, nor anything else in it.
+CREATE FUNCTION leasefs.new_name(_directory bytea, _prefix bytea) RETURNS bytea LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  n bigint;
+  made bytea;
+BEGIN
+  FOR i IN 1..1000 LOOP
+    UPDATE leasefs.directory d SET sequence = d.sequence + 1 WHERE d.path = _directory RETURNING d.sequence - 1 INTO n;
+    made := _prefix || convert_to(lpad(n::text, GREATEST(10, length(n::text)), '0'), 'UTF8');
+    IF NOT EXISTS (SELECT FROM leasefs.ticket u WHERE u.path = _directory || '/'::bytea AND u.name = made) AND
+       NOT EXISTS (SELECT FROM leasefs.ticket u WHERE u.parent = _directory AND u.slot = 0 AND u.leaf = made) AND
+       NOT EXISTS (SELECT FROM leasefs.directory d WHERE d.parent = _directory AND d.leaf = made) THEN
+      RETURN made;
+    END IF;
+  END LOOP;
+  RAISE EXCEPTION 'leasefs: too many names of the sequence are taken' USING ERRCODE = 'program_limit_exceeded';
+END$$;
+
+CREATE FUNCTION leasefs.is_numbered(_leaf bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$SELECT pg_catalog.encode(_leaf, 'escape') ~ '-[0-9]{10}$'$$;
+
+-- Makes the lock's own row.  NULL, or why it cannot be.
+CREATE FUNCTION leasefs.open(_path bytea, _parent bytea, _leaf bytea) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM leasefs.enter(_parent);
+  IF NOT EXISTS (SELECT FROM leasefs.directory d WHERE d.path = _parent) THEN
+    RETURN CASE WHEN EXISTS (SELECT FROM leasefs.ticket u WHERE u.path = _parent AND u.held) THEN 'notdirectory' ELSE 'missing' END;
+  END IF;
+  IF EXISTS (SELECT FROM leasefs.directory d WHERE d.path = _path) THEN RETURN 'directory'; END IF;
+  INSERT INTO leasefs.ticket (path, slot, place, parent, leaf, freed)
+  VALUES (_path, 0, 0, CASE WHEN leasefs.is_queue(_path) THEN NULL ELSE _parent END, _leaf, leasefs.ms());
+  RETURN NULL;
+END$$;
+
+-- Takes the lock, or a place in its queue.  Repeating it does no harm: a ticket that is there is renewed.  With _test only
+-- what stands in the way.  _path is that of the directory's queue for a sequence ticket, whose name begins with _leaf;
+-- _number: with which it queued before.
+CREATE FUNCTION leasefs.acquire(_path bytea, _parent bytea, _leaf bytea, _sequence boolean, _id text, _mount text,
+  _identity text, _kind integer, _mode integer, _ttl bigint, _liveness bigint, _wait boolean, _test boolean,
+  _handle bigint, _owner bigint, _first bigint, _last bigint, _number bigint, _meta bytea, _content bytea, _stamp text)
+RETURNS leasefs.answer LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  a leasefs.answer;
+  h leasefs.ticket;
+  t leasefs.ticket;
+  u leasefs.ticket;
+  b record;
+  bytes int8multirange;
+  why text;
+  now bigint;
+  closed boolean;
+  numbered boolean := NOT _sequence AND leasefs.is_numbered(_leaf);
+BEGIN
+  IF numbered THEN
+    PERFORM leasefs.take_two(_path, _parent || '/'::bytea);
+  ELSE
+    PERFORM leasefs.take(_path);
+  END IF;
+  closed := leasefs.check_epoch(_stamp);
+  now := leasefs.ms();
+  SELECT v.* INTO h FROM leasefs.ticket v WHERE v.path = _path AND v.slot = 0;
+  IF FOUND AND NOT closed AND h.id IS NULL AND h.others = 0 AND h.refused <= now AND _owner IS NULL AND _number IS NULL AND
+     NOT _test AND NOT _sequence THEN
+    -- Nobody else is there.
+    UPDATE leasefs.ticket v SET (id, number, last, top, kind, mode, mount, identity, handle, owner, held, claimed, again, ttl,
+        acquired, deadline, delay, meta, content, odd) =
+      (SELECT _id, n, n, n, _kind, _mode, _mount, _identity, _handle, NULL::bigint, true, true, false, _ttl, now, now + _ttl,
+        NULL::bigint, _meta, _content, false
+       FROM GREATEST(h.last + 1, nextval('leasefs.fence'), (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AS n)
+    WHERE v.path = _path AND v.slot = 0 RETURNING v.number INTO a.number;
+    a.result := 'granted';
+    a.id := _id;
+    a.segments := '';
+    RETURN a;
+  END IF;
+  IF h.path IS NULL THEN
+    IF numbered THEN
+      SELECT v.* INTO u FROM leasefs.ticket v WHERE v.path = _parent || '/'::bytea AND v.name = _leaf AND v.deadline > now;
+      IF FOUND THEN RETURN leasefs.describe('busy', u); END IF;
+    END IF;
+    why := leasefs.open(_path, CASE WHEN _sequence THEN leasefs.directory_of(_path) ELSE _parent END, _leaf);
+    IF why IS NOT NULL THEN
+      a.result := why;
+      RETURN a;
+    END IF;
+  ELSIF h.others > 0 OR h.deadline <= now THEN
+    PERFORM leasefs.expire(_path);
+  END IF;
+  IF _owner IS NOT NULL THEN bytes := leasefs.bytes(_first, _last); END IF;
+  t := leasefs.find(_path, _id);
+  IF closed AND t.held THEN -- it may be another's, whom the server has forgotten: its mount restores it
+    PERFORM leasefs.drop(t);
+    t := NULL;
+  END IF;
+  IF t.id IS NOT NULL THEN -- a claim after the hand-over, a refresh, a repetition
+    IF NOT t.held THEN
+      t.deadline := now + _liveness;
+      PERFORM leasefs.save(t);
+      PERFORM leasefs.grant(_path);
+      t := leasefs.find(_path, _id);
+      IF NOT t.held THEN RETURN leasefs.queued(t); END IF;
+    END IF;
+    u := leasefs.merge(t, bytes, _mode);
+    IF u.id <> t.id THEN PERFORM leasefs.drop(t); END IF;
+    a := leasefs.granted(u, _ttl);
+    PERFORM leasefs.grant(_path);
+    RETURN a;
+  END IF;
+
+  PERFORM leasefs.grant(_path);
+  t.path := _path;
+  t.id := _id;
+  t.kind := _kind;
+  t.mode := _mode;
+  t.mount := _mount;
+  t.identity := _identity;
+  t.handle := _handle;
+  t.owner := _owner;
+  t.ttl := _ttl;
+  t.meta := _meta;
+  t.content := _content;
+  t.acquired := now;
+  t.again := _number IS NOT NULL;
+  t.claimed := false;
+  t.held := false;
+  IF _owner IS NOT NULL THEN
+    t.x := CASE WHEN _mode = 0 THEN bytes ELSE '{}' END;
+    t.s := CASE WHEN _mode = 0 THEN '{}' ELSE bytes END;
+  END IF;
+  IF NOT _sequence AND NOT h.odd AND (leasefs.is_partial(t) OR EXISTS (
+       SELECT FROM leasefs.ticket v WHERE v.path = _path AND v.id IS NOT NULL AND v.mount = _mount AND
+         (v.handle = _handle OR v.owner = _owner))) THEN
+    UPDATE leasefs.ticket v SET odd = true WHERE v.path = _path AND v.slot = 0;
+  END IF;
+  SELECT * INTO b FROM leasefs.block(t, _number);
+  IF closed AND NOT b.blocked AND (_test OR NOT _wait) THEN
+    a.result := 'grace';
+    RETURN a;
+  END IF;
+  b.blocked := b.blocked OR closed;
+  IF _test OR b.blocked AND NOT _wait THEN
+    IF NOT b.blocked THEN
+      a.result := 'free';
+      RETURN a;
+    END IF;
+    u := b.blocker;
+    IF _test AND _owner IS NOT NULL THEN -- of several the one with the lowest range
+      SELECT v.* INTO u FROM leasefs.ticket v WHERE v.path = _path AND v.held AND leasefs.conflicts(v, t)
+      ORDER BY (leasefs.describe('busy', v, t)).first LIMIT 1;
+      IF NOT FOUND THEN u := b.blocker; END IF;
+    END IF;
+    RETURN leasefs.describe('busy', u, t);
+  END IF;
+
+  t.number := COALESCE(_number, leasefs.next_number(_path));
+  IF _sequence THEN
+    IF _number IS NULL THEN
+      t.name := leasefs.new_name(leasefs.directory_of(_path), _leaf);
+    ELSIF EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _path AND v.name = _leaf) THEN
+      t.name := leasefs.new_name(leasefs.directory_of(_path), substr(_leaf, 1, length(_leaf) - 10));
+    ELSE
+      t.name := _leaf; -- given before its queue was lost
+      UPDATE leasefs.directory d SET sequence = GREATEST(d.sequence, encode(substr(_leaf, length(_leaf) - 9), 'escape')::bigint + 1)
+      WHERE d.path = leasefs.directory_of(_path);
+    END IF;
+  END IF;
+  IF b.blocked THEN
+    t.deadline := now + _liveness;
+    PERFORM leasefs.put(t);
+    IF (b.blocker).id IS NOT NULL THEN PERFORM leasefs.tell((b.blocker).mount, 'w', (b.blocker).id); END IF;
+    RETURN leasefs.queued(leasefs.find(_path, _id));
+  END IF;
+  u := leasefs.merge(t, bytes, _mode);
+  IF u.id = t.id THEN
+    t.held := true;
+    t.number := leasefs.holding(t);
+    t.deadline := now + _ttl;
+    t.again := false;
+    PERFORM leasefs.put(t);
+    u := leasefs.find(_path, _id);
+  END IF;
+  a := leasefs.granted(u, _ttl);
+  PERFORM leasefs.grant(_path);
+  RETURN a;
+END$$;
+
+-- --- what is done to tickets ---
+
+-- Back to what its lock owner held before a claim was taken in.  False: others hold that now.
+CREATE FUNCTION leasefs.undo(u leasefs.ticket, _id text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  j leasefs.joined;
+  list leasefs.joined[] := '{}';
+BEGIN
+  FOREACH j IN ARRAY u.joined LOOP
+    IF j.id = _id THEN
+      u.x := u.x - j.bytes + j.x;
+      u.s := u.s - j.bytes + j.s;
+    ELSE
+      list := list || j;
+    END IF;
+  END LOOP;
+  u.joined := list;
+  IF isempty(u.x) AND isempty(u.s) THEN
+    PERFORM leasefs.drop(u);
+    RETURN true;
+  END IF;
+  u.mode := CASE WHEN isempty(u.x) THEN 1 ELSE 0 END;
+  IF EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = u.path AND v.held AND v.id <> u.id AND leasefs.conflicts(v, u)) THEN
+    RETURN false;
+  END IF;
+  PERFORM leasefs.save(u);
+  IF leasefs.is_partial(u) THEN UPDATE leasefs.ticket v SET odd = true WHERE v.path = u.path AND v.slot = 0; END IF;
+  RETURN true;
+END$$;
+
+-- Ends a ticket, whether it holds or waits, and hands the lock on.  _why: against its holder's will.
+-- → gone; missing: it was not there (any more); stays: it is, as a part of what its lock owner holds, and cannot be undone
+CREATE FUNCTION leasefs.release(_path bytea, _id text, _mount text, _owner bigint, _why text, _stamp text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t leasefs.ticket;
+  result text := 'missing';
+  watchers text[];
+BEGIN
+  PERFORM leasefs.take(_path);
+  PERFORM leasefs.check_epoch(_stamp);
+  IF _why IS NULL THEN
+    UPDATE leasefs.ticket v SET id = NULL, held = false, meta = NULL, content = NULL, x = NULL, s = NULL, joined = NULL,
+      freed = leasefs.ms()
+    WHERE v.path = _path AND v.slot = 0 AND v.id = _id AND v.others = 0 AND v.deadline > leasefs.ms() AND v.watched IS NULL;
+    IF FOUND THEN RETURN 'gone'; END IF;
+  END IF;
+  PERFORM leasefs.expire(_path);
+  t := leasefs.find(_path, _id);
+  IF t.id IS NOT NULL AND t.mount <> 'delay' THEN
+    result := 'gone';
+    IF t.held AND _why IS NOT NULL THEN
+      PERFORM leasefs.lose(t, _why, leasefs.ms());
+    ELSE
+      PERFORM leasefs.drop(t);
+    END IF;
+  ELSIF _owner IS NOT NULL THEN
+    SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = _path AND v.held AND v.claimed AND v.mount = _mount AND v.owner = _owner AND
+      EXISTS (SELECT FROM unnest(v.joined) AS k WHERE k.id = _id) LIMIT 1;
+    IF FOUND AND NOT leasefs.undo(t, _id) THEN result := 'stays'; END IF;
+  END IF;
+  PERFORM leasefs.grant(_path);
+  RETURN result;
+END$$;
+
+-- Gives back a part of what a lock owner holds.
+CREATE FUNCTION leasefs.release_range(_path bytea, _mount text, _owner bigint, _first bigint, _last bigint, _stamp text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t leasefs.ticket;
+  bytes int8multirange := leasefs.bytes(_first, _last);
+  j leasefs.joined;
+  list leasefs.joined[];
+BEGIN
+  PERFORM leasefs.take(_path);
+  PERFORM leasefs.check_epoch(_stamp);
+  PERFORM leasefs.expire(_path);
+  FOR t IN SELECT v.* FROM leasefs.ticket v
+           WHERE v.path = _path AND v.held AND v.claimed AND v.mount = _mount AND v.owner = _owner LOOP
+    t.x := leasefs.exclusive(t) - bytes;
+    t.s := leasefs.shared(t) - bytes;
+    IF isempty(t.x) AND isempty(t.s) THEN
+      PERFORM leasefs.drop(t);
+    ELSE
+      list := '{}';
+      FOREACH j IN ARRAY COALESCE(t.joined, '{}') LOOP
+        j.bytes := j.bytes - bytes;
+        j.x := j.x - bytes;
+        j.s := j.s - bytes;
+        list := list || j;
+      END LOOP;
+      t.joined := list;
+      t.mode := CASE WHEN isempty(t.x) THEN 1 ELSE 0 END;
+      PERFORM leasefs.save(t);
+      UPDATE leasefs.ticket v SET odd = true WHERE v.path = _path AND v.slot = 0;
+    END IF;
+  END LOOP;
+  PERFORM leasefs.grant(_path);
+  RETURN 'ok';
+END$$;
+
+-- Extends a ticket that holds, to _left from now.  _x and _s are the bytes that its mount believes in.
+-- → ok; stale: it does not hold (any more); busy: it holds in another mode, or not all of the bytes
+CREATE FUNCTION leasefs.renew(_path bytea, _id text, _mode integer, _ttl bigint, _left bigint, _x int8multirange,
+  _s int8multirange, _stamp text) RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t leasefs.ticket;
+BEGIN
+  PERFORM leasefs.take(_path);
+  PERFORM leasefs.check_epoch(_stamp);
+  t := leasefs.find(_path, _id);
+  IF t.held AND t.deadline > leasefs.ms() AND t.mount <> 'delay' THEN
+    IF t.owner IS NULL AND t.mode <> _mode OR
+       _x IS NOT NULL AND NOT (leasefs.exclusive(t) @> _x AND leasefs.exclusive(t) + leasefs.shared(t) @> _s) THEN
+      RETURN 'busy';
+    END IF;
+    UPDATE leasefs.ticket v SET ttl = _ttl, deadline = leasefs.ms() + _left WHERE v.path = _path AND v.slot = t.slot;
+    RETURN 'ok';
+  END IF;
+  PERFORM leasefs.expire(_path);
+  PERFORM leasefs.grant(_path);
+  RETURN 'stale';
+END$$;
+
+-- Renews many.  A lock that somebody changes at this moment is left out, so this waits for nobody: leasefs.renew is to be
+-- asked for it, as for one that does not hold, or holds in another mode.  → the ids of those that were renewed
+CREATE FUNCTION leasefs.renew_many(_paths bytea[], _ids text[], _modes integer[], _ttls bigint[], _stamp text) RETURNS text[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  renewed text[] := '{}';
+BEGIN
+  IF leasefs.check_epoch(_stamp) THEN RETURN renewed; END IF;
+  FOR i IN 1..cardinality(_paths) LOOP
+    IF leasefs.try_take(_paths[i]) THEN
+      UPDATE leasefs.ticket v SET ttl = _ttls[i], deadline = leasefs.ms() + _ttls[i]
+      WHERE v.path = _paths[i] AND v.slot IN (0, leasefs.slot_of(_ids[i])) AND v.id = _ids[i] AND v.held AND
+        v.mode = _modes[i] AND v.x IS NULL AND v.deadline > leasefs.ms() AND v.mount <> 'delay';
+      IF FOUND THEN renewed := renewed || _ids[i]; END IF;
+    END IF;
+  END LOOP;
+  RETURN renewed;
+END$$;
+
+-- While the server is closed a mount restores what it holds, whatever the server has of it.  Once it is open: as renew.
+-- → as renew, or restored: the server did not have it.  Of two that were restored the later grant holds; what was not
+-- restored gives way.
+CREATE FUNCTION leasefs.restore(_path bytea, _parent bytea, _leaf bytea, _sequence boolean, _id text, _mount text, _identity text,
+  _kind integer, _mode integer, _ttl bigint, _left bigint, _handle bigint, _owner bigint, _x int8multirange, _s int8multirange,
+  _number bigint, _age bigint, _meta bytea, _content bytea, _stamp text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t leasefs.ticket;
+  u leasefs.ticket;
+  there boolean;
+  now bigint := leasefs.ms();
+BEGIN
+  PERFORM leasefs.take(_path);
+  IF NOT leasefs.check_epoch(_stamp) THEN
+    RETURN leasefs.renew(_path, _id, _mode, _ttl, _left, _x, _s, _stamp);
+  END IF;
+  IF NOT EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _path AND v.slot = 0) AND
+     leasefs.open(_path, CASE WHEN _sequence THEN leasefs.directory_of(_path) ELSE _parent END, _leaf) IS NOT NULL THEN
+    RETURN 'stale';
+  END IF;
+  t := leasefs.find(_path, _id);
+  there := t.id IS NOT NULL;
+  IF there THEN PERFORM leasefs.drop(t); END IF;
+  t := NULL;
+  t.path := _path;
+  t.id := _id;
+  t.number := _number;
+  t.kind := _kind;
+  t.mode := _mode;
+  t.mount := _mount;
+  t.identity := _identity;
+  t.handle := _handle;
+  t.owner := _owner;
+  t.held := true;
+  t.claimed := true;
+  t.again := false;
+  t.ttl := _ttl;
+  t.acquired := now - _age;
+  t.deadline := now + _left;
+  t.meta := _meta;
+  t.content := _content;
+  IF _owner IS NOT NULL THEN
+    t.x := COALESCE(_x, leasefs.exclusive(t));
+    t.s := COALESCE(_s, leasefs.shared(t));
+  END IF;
+  IF _sequence THEN t.name := _leaf; END IF;
+  FOR u IN SELECT v.* FROM leasefs.ticket v WHERE v.path = _path AND v.held ORDER BY v.number DESC LOOP
+    CONTINUE WHEN CASE WHEN _sequence THEN u.name IS DISTINCT FROM t.name ELSE NOT leasefs.conflicts(u, t) END;
+    IF u.number > _number AND EXISTS (SELECT FROM leasefs.restored r WHERE r.id = u.id) THEN RETURN 'stale'; END IF;
+    IF u.number < _number THEN PERFORM leasefs.tell(u.mount, 'e', u.id, ' lost'); END IF;
+    PERFORM leasefs.drop(u);
+  END LOOP;
+  UPDATE leasefs.ticket v SET last = GREATEST(v.last, _number), top = GREATEST(v.top, _number), odd = v.odd OR _owner IS NOT NULL OR
+    _handle IS NOT NULL WHERE v.path = _path AND v.slot = 0;
+  PERFORM leasefs.put(t);
+  INSERT INTO leasefs.restored VALUES (_id) ON CONFLICT DO NOTHING;
+  IF _sequence THEN
+    UPDATE leasefs.directory d SET sequence = GREATEST(d.sequence, encode(substr(_leaf, length(_leaf) - 9), 'escape')::bigint + 1)
+    WHERE d.path = leasefs.directory_of(_path);
+  END IF;
+  RETURN CASE WHEN there THEN 'ok' ELSE 'restored' END;
+END$$;
+
+-- Keeps tickets of one lock alive that wait, and looks at it.  → those that do not wait any more, with rank -1, and the
+-- first of all that wait, if it is one of these
+CREATE FUNCTION leasefs.beat(_path bytea, _ids text[], _livenesses bigint[], _stamp text) RETURNS SETOF leasefs.answer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  a leasefs.answer;
+  t leasefs.ticket;
+BEGIN
+  PERFORM leasefs.take(_path);
+  PERFORM leasefs.check_epoch(_stamp);
+  PERFORM leasefs.expire(_path);
+  FOR i IN 1..cardinality(_ids) LOOP
+    UPDATE leasefs.ticket v SET deadline = leasefs.ms() + _livenesses[i]
+    WHERE v.path = _path AND v.slot = leasefs.slot_of(_ids[i]) AND v.id = _ids[i] AND NOT v.held;
+  END LOOP;
+  PERFORM leasefs.grant(_path);
+  FOR i IN 1..cardinality(_ids) LOOP
+    t := leasefs.find(_path, _ids[i]);
+    IF t.id IS NULL OR t.held THEN
+      a := NULL;
+      a.id := _ids[i];
+      a.rank := -1;
+      a.wait := -1;
+      RETURN NEXT a;
+    ELSE
+      a := leasefs.queued(t);
+      IF a.rank = 0 THEN RETURN NEXT a; END IF;
+    END IF;
+  END LOOP;
+END$$;
+
+-- Turns a ticket into another claim, in place.  Meta and content where they are not NULL.  → ok, busy, stale or grace
+CREATE FUNCTION leasefs.convert(_path bytea, _id text, _kind integer, _mode integer, _ttl bigint, _liveness bigint,
+  _handle bigint, _owner bigint, _first bigint, _last bigint, _meta bytea, _content bytea, _stamp text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t leasefs.ticket;
+  was leasefs.ticket;
+  q record;
+  excluded boolean := false;
+  closed boolean;
+BEGIN
+  PERFORM leasefs.take(_path);
+  closed := leasefs.check_epoch(_stamp);
+  PERFORM leasefs.expire(_path);
+  t := leasefs.find(_path, _id);
+  IF t.id IS NULL OR t.mount = 'delay' THEN RETURN 'stale'; END IF;
+  was := t;
+  t.kind := _kind;
+  t.mode := _mode;
+  t.ttl := _ttl;
+  t.handle := _handle;
+  t.owner := _owner;
+  t.x := NULL;
+  t.s := NULL;
+  t.joined := NULL;
+  IF _owner IS NOT NULL THEN
+    t.x := CASE WHEN _mode = 0 THEN leasefs.bytes(_first, _last) ELSE '{}' END;
+    t.s := CASE WHEN _mode = 0 THEN '{}' ELSE leasefs.bytes(_first, _last) END;
+  END IF;
+  IF closed AND t.held AND _mode = 0 AND (was.mode <> 0 OR leasefs.is_partial(was)) THEN RETURN 'grace'; END IF;
+  IF t.held AND leasefs.is_queue(_path) THEN
+    -- Those before it leave room for `width` exclusive ones, but none for one among shared ones.
+    IF _mode = 0 AND was.mode <> 0 THEN
+      SELECT d.width, count(u.id) AS holders, count(u.id) FILTER (WHERE u.mode = 1 AND u.id <> _id) AS sharing INTO q
+      FROM leasefs.directory d LEFT JOIN leasefs.ticket u ON u.path = _path AND u.held
+      WHERE d.path = leasefs.directory_of(_path) GROUP BY d.width;
+      excluded := q.holders > 1 AND (q.holders > q.width OR q.sharing > 0);
+    END IF;
+  ELSIF t.held THEN
+    excluded := EXISTS (SELECT FROM leasefs.ticket u WHERE u.path = _path AND u.held AND u.id <> _id AND leasefs.conflicts(u, t));
+  END IF;
+  IF excluded THEN RETURN 'busy'; END IF;
+  IF _meta IS NOT NULL THEN t.meta := _meta; END IF;
+  IF _content IS NOT NULL THEN t.content := _content; END IF;
+  t.deadline := leasefs.ms() + CASE WHEN t.held THEN _ttl ELSE _liveness END;
+  PERFORM leasefs.save(t);
+  IF leasefs.is_partial(t) OR EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _path AND v.id <> _id AND v.mount = t.mount AND
+       (v.handle = _handle OR v.owner = _owner)) THEN
+    UPDATE leasefs.ticket v SET odd = true WHERE v.path = _path AND v.slot = 0;
+  END IF;
+  PERFORM leasefs.grant(_path);
+  RETURN 'ok';
+END$$;
+
+-- Replaces meta or content, where they are not NULL.  → ok or stale
+CREATE FUNCTION leasefs.set(_path bytea, _id text, _meta bytea, _content bytea, _stamp text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM leasefs.take(_path);
+  PERFORM leasefs.check_epoch(_stamp);
+  UPDATE leasefs.ticket v SET meta = COALESCE(_meta, v.meta), content = COALESCE(_content, v.content)
+  WHERE v.path = _path AND v.slot IN (0, leasefs.slot_of(_id)) AND v.id = _id AND v.deadline > leasefs.ms();
+  RETURN CASE WHEN FOUND THEN 'ok' ELSE 'stale' END;
+END$$;
+
+-- Moves a ticket that holds to another name, which must be free, or held by the ticket to be replaced and no other.  Who
+-- waits for it goes on waiting.
+CREATE FUNCTION leasefs.rename(_path bytea, _id text, _to bytea, _parent bytea, _leaf bytea, _replaced text, _stamp text,
+  OUT result text, OUT number bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t leasefs.ticket;
+  u leasefs.ticket;
+  h leasefs.ticket;
+  first leasefs.ticket;
+  over boolean := false;
+  past bigint;
+  closed boolean;
+BEGIN
+  PERFORM leasefs.take_two(_path, _to);
+  closed := leasefs.check_epoch(_stamp);
+  PERFORM leasefs.expire(_path);
+  t := leasefs.find(_path, _id);
+  IF _path = _to THEN
+    result := CASE WHEN t.held THEN 'ok' ELSE 'stale' END;
+    number := t.number;
+    RETURN;
+  END IF;
+  IF t.id IS NULL THEN
+    u := leasefs.find(_to, _id); -- a repetition
+    result := CASE WHEN u.id IS NULL THEN 'stale' ELSE 'ok' END;
+    number := u.number;
+    RETURN;
+  END IF;
+  IF NOT t.held THEN
+    result := 'stale';
+    RETURN;
+  END IF;
+  IF leasefs.is_numbered(_leaf) AND EXISTS (
+       SELECT FROM leasefs.ticket v WHERE v.path = _parent || '/'::bytea AND v.name = _leaf AND v.deadline > leasefs.ms()) THEN
+    result := 'busy';
+    RETURN;
+  END IF;
+  SELECT v.last INTO past FROM leasefs.ticket v WHERE v.path = _path AND v.slot = 0;
+  SELECT v.* INTO h FROM leasefs.ticket v WHERE v.path = _to AND v.slot = 0;
+  IF NOT FOUND THEN
+    result := leasefs.open(_to, _parent, _leaf);
+    IF result IS NULL AND closed THEN result := 'grace'; END IF;
+    IF result IS NOT NULL THEN RETURN; END IF;
+  ELSE
+    PERFORM leasefs.expire(_to);
+    PERFORM leasefs.grant(_to);
+    IF _replaced IS NOT NULL THEN
+      u := leasefs.find(_to, _replaced);
+      over := u.held AND (SELECT count(*) FROM leasefs.ticket v WHERE v.path = _to AND v.held) = 1;
+    END IF;
+    SELECT v.* INTO h FROM leasefs.ticket v WHERE v.path = _to AND v.slot = 0;
+    IF NOT COALESCE(over, false) AND closed AND h.refused <= leasefs.ms() AND
+       NOT EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _to AND v.id IS NOT NULL) THEN
+      result := 'grace';
+      RETURN;
+    END IF;
+    IF NOT COALESCE(over, false) AND
+       (h.refused > leasefs.ms() OR EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _to AND v.id IS NOT NULL)) THEN
+      result := 'busy';
+      RETURN;
+    END IF;
+    IF over THEN PERFORM leasefs.drop(u); END IF;
+  END IF;
+  UPDATE leasefs.ticket v SET last = GREATEST(v.last, past) WHERE v.path = _to AND v.slot = 0;
+  PERFORM leasefs.drop(t);
+  t.path := _to;
+  t.number := leasefs.next_number(_to);
+  PERFORM leasefs.put(t);
+  UPDATE leasefs.ticket v SET top = t.number, odd = v.odd OR leasefs.is_partial(t) WHERE v.path = _to AND v.slot = 0;
+  SELECT v.* INTO first FROM leasefs.ticket v WHERE v.path = _to AND v.id IS NOT NULL AND NOT v.held ORDER BY v.place LIMIT 1;
+  IF FOUND THEN -- it waits with a number before this one, and has another deadline in mind
+    PERFORM leasefs.tell(t.mount, 'w', t.id), leasefs.tell(first.mount, 'a', first.id);
+  END IF;
+  PERFORM leasefs.grant(_path);
+  result := 'ok';
+  number := t.number;
+END$$;
+
+-- --- ending holders, whoever they are ---
+
+-- Who holds a name: with a token the one that has it, without all.  → ok, stale, missing or directory
+CREATE FUNCTION leasefs.holders(_path bytea, _parent bytea, _leaf bytea, _number bigint, OUT result text, OUT ids text[],
+  OUT path bytea)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  path := _path;
+  IF EXISTS (SELECT FROM leasefs.directory d WHERE d.path = _path) THEN
+    result := 'directory';
+    RETURN;
+  END IF;
+  IF leasefs.is_numbered(_leaf) AND EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _parent || '/'::bytea AND v.name = _leaf) THEN
+    path := _parent || '/'::bytea;
+    SELECT array_agg(v.id) INTO ids FROM leasefs.ticket v WHERE v.path = holders.path AND v.name = _leaf AND v.deadline > leasefs.ms();
+  ELSE
+    SELECT array_agg(v.id) INTO ids FROM leasefs.ticket v WHERE v.path = _path AND v.held AND v.deadline > leasefs.ms();
+  END IF;
+  IF ids IS NULL THEN
+    result := 'missing';
+  ELSIF _number IS NOT NULL THEN
+    SELECT array_agg(v.id) INTO ids FROM leasefs.ticket v WHERE v.path = holders.path AND v.id = ANY (ids) AND v.number = _number;
+    result := CASE WHEN ids IS NULL THEN 'stale' ELSE 'ok' END;
+  ELSE
+    result := 'ok';
+  END IF;
+END$$;
+
+-- Ends these: broken, or released by the token.  One that is not there (any more) has ended, so this may be repeated.
+-- _word and _text: what the meta of each must have (see struct backend_match).  A holder whose meta has a guard leaves a
+-- ticket behind that is no mount's, with the same number, until the guard's time or its term is over; guards end only
+-- where there is nothing else.  → ok, with how many other mounts will say that they have heard, or busy: not all are so
+CREATE FUNCTION leasefs.revoke(_path bytea, _ids text[], _why text, _mount text, _request text, _word integer, _text text,
+  _keeps_guards boolean, _stamp text, OUT result text, OUT others integer)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t leasefs.ticket;
+  guards integer := 0;
+  there integer := 0;
+  millis bigint;
+  told text[] := '{}';
+  m text;
+BEGIN
+  others := 0;
+  PERFORM leasefs.take(_path);
+  PERFORM leasefs.check_epoch(_stamp);
+  PERFORM leasefs.expire(_path);
+  FOR t IN SELECT v.* FROM leasefs.ticket v WHERE v.path = _path AND v.id = ANY (_ids) AND v.mount <> 'delay' LOOP
+    there := there + 1;
+    IF t.mount = 'guard' THEN
+      guards := guards + 1;
+    ELSIF _word IS NOT NULL AND
+          (string_to_array(convert_from(COALESCE(t.meta, ''), 'LATIN1'), ' '))[_word] IS DISTINCT FROM _text THEN
+      result := 'busy';
+      RETURN;
+    END IF;
+  END LOOP;
+  IF there > 0 AND guards = there AND _keeps_guards THEN
+    result := 'busy';
+    RETURN;
+  END IF;
+  FOR t IN SELECT v.* FROM leasefs.ticket v WHERE v.path = _path AND v.id = ANY (_ids) AND v.mount <> 'delay' LOOP
+    CONTINUE WHEN t.mount = 'guard' AND guards < there;
+    IF t.mount NOT IN ('guard', 'sql', _mount) AND NOT t.mount = ANY (told) THEN told := told || t.mount; END IF;
+    millis := CASE WHEN t.mount = 'guard' OR t.kind = 0 OR NOT t.held THEN 0 ELSE LEAST(60000, COALESCE(
+      substring((string_to_array(convert_from(COALESCE(t.meta, ''), 'LATIN1'), ' '))[8] FROM '^[0-9]{1,15}$')::bigint, 0) / 4) END;
+    IF millis > 0 THEN
+      PERFORM leasefs.tell(t.mount, 'e', t.id, ' ' || _why);
+      t.delay := CASE WHEN _why = 'released' THEN 0 ELSE leasefs.delay_of(t) END;
+      PERFORM leasefs.drop(t);
+      t.id := 'g' || substr(t.id, 2);
+      t.mount := 'guard';
+      t.identity := NULL;
+      t.handle := NULL;
+      t.owner := NULL;
+      t.joined := NULL;
+      t.watched := NULL;
+      t.deadline := LEAST(t.deadline, leasefs.ms() + millis);
+      PERFORM leasefs.put(t);
+    ELSIF _why = 'released' AND t.mount <> 'guard' THEN
+      PERFORM leasefs.tell(t.mount, 'e', t.id, ' released');
+      PERFORM leasefs.drop(t);
+    ELSE
+      PERFORM leasefs.lose(t, 'broken', leasefs.ms());
+    END IF;
+  END LOOP;
+  SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = _path AND v.id IS NOT NULL AND NOT v.held ORDER BY v.place LIMIT 1;
+  IF FOUND THEN PERFORM leasefs.tell(t.mount, 'a', t.id); END IF; -- it has a later time in mind
+  PERFORM leasefs.grant(_path);
+  FOREACH m IN ARRAY told LOOP
+    IF EXISTS (SELECT FROM leasefs.mount k WHERE k.channel = m AND k.deadline > leasefs.ms()) THEN
+      others := others + 1;
+      PERFORM leasefs.tell(m, 's', _mount, ' ' || _request);
+    END IF;
+  END LOOP;
+  UPDATE leasefs.ticket v SET revoked = _mount || ' ' || _request WHERE v.path = _path AND v.slot = 0;
+  result := 'ok';
+END$$;
+
+-- The same for the one with that fencing token.  → also stale or missing; _ids: those that ended
+CREATE FUNCTION leasefs.revoke_token(_path bytea, _parent bytea, _leaf bytea, _number bigint, _mount text, _request text,
+  _word integer, _text text, _keeps_guards boolean, _stamp text, OUT result text, OUT others integer, OUT ids text[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  h record;
+BEGIN
+  SELECT * INTO h FROM leasefs.holders(_path, _parent, _leaf, _number);
+  result := h.result;
+  ids := h.ids;
+  IF result = 'ok' THEN
+    SELECT r.result, r.others INTO result, others
+    FROM leasefs.revoke(h.path, h.ids, 'released', _mount, _request, _word, _text, _keeps_guards, _stamp) AS r;
+  ELSIF EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = h.path AND v.slot = 0 AND v.revoked = _mount || ' ' || _request) THEN
+    result := 'ok'; -- a repetition
+    others := 0;
+  END IF;
+END$$;
+
+CREATE FUNCTION leasefs.heard(_mount text, _request text) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+$$SELECT pg_notify('leasefs_' || _mount, 'h ' || _request)$$;
+
+-- --- questions; these change nothing ---
+
+CREATE FUNCTION leasefs.stat(_path bytea, _parent bytea, _leaf bytea, OUT a leasefs.answer, OUT d_ttl bigint, OUT d_width bigint,
+  OUT d_delay bigint, OUT d_sequence bigint, OUT d_meta bytea)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  now bigint := leasefs.ms();
+  t leasefs.ticket;
+BEGIN
+  SELECT d.ttl, d.width, d.delay, d.sequence, d.meta INTO d_ttl, d_width, d_delay, d_sequence, d_meta
+  FROM leasefs.directory d WHERE d.path = _path;
+  IF FOUND THEN
+    a.result := 'directory';
+    SELECT count(*) INTO a.waiters FROM leasefs.ticket v WHERE v.path = _path || '/'::bytea AND v.id IS NOT NULL AND NOT v.held AND v.deadline > now;
+    SELECT a.waiters + count(*) INTO a.waiters FROM leasefs.ticket h JOIN leasefs.ticket v ON v.path = h.path
+    WHERE h.parent = _path AND h.slot = 0 AND h.others > 0 AND v.slot <> 0 AND NOT v.held AND v.deadline > now;
+    RETURN;
+  END IF;
+  SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = _path AND v.held AND v.deadline > now ORDER BY v.number LIMIT 1;
+  IF FOUND THEN
+    a := leasefs.describe('lock', t);
+    a.content := t.content;
+    SELECT count(*) FILTER (WHERE v.held), count(*) FILTER (WHERE NOT v.held), 0 INTO a.holders, a.waiters, a.position
+    FROM leasefs.ticket v WHERE v.path = _path AND v.id IS NOT NULL AND v.deadline > now;
+    RETURN;
+  END IF;
+  IF leasefs.is_numbered(_leaf) THEN
+    SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = _parent || '/'::bytea AND v.name = _leaf AND v.deadline > now;
+    IF FOUND THEN
+      a := leasefs.describe('lock', t);
+      a.content := t.content;
+      a.holders := CASE WHEN t.held THEN 1 ELSE 0 END;
+      a.waiters := 0;
+      SELECT CASE WHEN t.held THEN count(*) FILTER (WHERE v.held AND v.place < t.place)
+                  ELSE count(*) FILTER (WHERE v.held OR v.place < t.place) END INTO a.position
+      FROM leasefs.ticket v WHERE v.path = t.path AND v.id IS NOT NULL AND v.id <> t.id;
+      RETURN;
+    END IF;
+  END IF;
+  a.result := 'nothing';
+  SELECT count(*) INTO a.waiters FROM leasefs.ticket v WHERE v.path = _path AND v.id IS NOT NULL AND NOT v.held AND v.deadline > now;
+END$$;
+
+-- Names in a directory behind _after, in order.  → missing or notdirectory; or ok, and each
+CREATE FUNCTION leasefs.list(_path bytea, _after bytea, _max integer, OUT result text, OUT name bytea) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  now bigint := leasefs.ms();
+BEGIN
+  IF NOT EXISTS (SELECT FROM leasefs.directory d WHERE d.path = _path) THEN
+    result := CASE WHEN EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _path AND v.held AND v.deadline > now)
+                   THEN 'notdirectory' ELSE 'missing' END;
+    RETURN NEXT;
+    RETURN;
+  END IF;
+  result := 'ok';
+  RETURN NEXT;
+  RETURN QUERY SELECT * FROM (
+    (SELECT 'directory', d.leaf FROM leasefs.directory d WHERE d.parent = _path AND d.leaf > _after ORDER BY d.leaf LIMIT _max)
+    UNION ALL
+    (SELECT 'lock', h.leaf FROM leasefs.ticket h WHERE h.parent = _path AND h.slot = 0 AND h.leaf > _after AND
+       (h.held AND h.deadline > now OR h.others > 0 AND EXISTS (
+          SELECT FROM leasefs.ticket v WHERE v.path = h.path AND v.held AND v.deadline > now))
+     ORDER BY h.leaf LIMIT _max)
+    UNION ALL
+    (SELECT 'lock', v.name FROM leasefs.ticket v WHERE v.path = _path || '/'::bytea AND v.name > _after AND v.deadline > now
+     ORDER BY v.name LIMIT _max)) AS all_of_them
+  ORDER BY 2 LIMIT _max;
+END$$;
+
+-- The tickets of a directory's queue, by name.
+CREATE FUNCTION leasefs.tickets(_path bytea, _after bytea, _max integer, OUT name bytea, OUT id text, OUT held boolean, OUT age bigint,
+  OUT meta bytea) RETURNS SETOF record LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+$$SELECT v.name, v.id, v.held, leasefs.ms() - v.acquired, v.meta FROM leasefs.ticket v
+  WHERE v.path = _path || '/'::bytea AND v.name > _after AND v.deadline > leasefs.ms() ORDER BY v.name LIMIT _max$$;
+
+-- Has this mount told when nobody holds a name any more.  → ms until its deadline; -1: nobody does
+CREATE FUNCTION leasefs.watch(_path bytea, _parent bytea, _leaf bytea, _mount text, _stamp text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  p bytea := _path;
+  t leasefs.ticket;
+BEGIN
+  IF leasefs.is_numbered(_leaf) AND EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _parent || '/'::bytea AND v.name = _leaf) THEN
+    p := _parent || '/'::bytea;
+  END IF;
+  PERFORM leasefs.take(p);
+  SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = p AND v.deadline > leasefs.ms() AND
+    CASE WHEN p = _path THEN v.held ELSE v.name = _leaf END ORDER BY v.deadline DESC LIMIT 1;
+  IF NOT FOUND THEN RETURN -1; END IF;
+  IF NOT _mount = ANY (COALESCE(t.watched, '{}')) THEN
+    UPDATE leasefs.ticket v SET watched = COALESCE(v.watched, '{}') || _mount WHERE v.path = p AND v.slot = t.slot;
+  END IF;
+  RETURN t.deadline - leasefs.ms();
+END$$;
+
+-- --- directories ---
+
+CREATE FUNCTION leasefs.mkdir(_path bytea, _parent bytea, _leaf bytea, _ttl bigint, _width bigint, _delay bigint,
+  _sequence bigint, _meta bytea, _nonce text, _stamp text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  was text;
+BEGIN
+  PERFORM leasefs.take(_path);
+  PERFORM leasefs.check_epoch(_stamp);
+  PERFORM leasefs.enter(_parent);
+  IF NOT EXISTS (SELECT FROM leasefs.directory d WHERE d.path = _parent) THEN
+    RETURN CASE WHEN EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _parent AND v.held AND v.deadline > leasefs.ms())
+                THEN 'notdirectory' ELSE 'missing' END;
+  END IF;
+  SELECT d.nonce INTO was FROM leasefs.directory d WHERE d.path = _path;
+  IF FOUND OR _path = '' THEN RETURN CASE WHEN was = _nonce THEN 'ok' ELSE 'exists' END; END IF;
+  PERFORM leasefs.expire(_path);
+  IF EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _path AND (v.id IS NOT NULL OR v.refused > leasefs.ms())) OR
+     leasefs.is_numbered(_leaf) AND EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _parent || '/'::bytea AND v.name = _leaf) THEN
+    RETURN 'exists';
+  END IF;
+  PERFORM leasefs.forget(_path);
+  INSERT INTO leasefs.directory VALUES (_path, _parent, _leaf, _ttl, _width, _delay, _sequence, _meta, _nonce);
+  RETURN 'ok';
+END$$;
+
+-- The row of a lock that is free is deleted; its numbers go on from the sequence.
+CREATE FUNCTION leasefs.forget(_path bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  l bigint;
+BEGIN
+  DELETE FROM leasefs.ticket v WHERE v.path = _path AND v.slot = 0 RETURNING v.last INTO l;
+  IF l > nextval('leasefs.fence') THEN PERFORM setval('leasefs.fence', l); END IF;
+END$$;
+
+CREATE FUNCTION leasefs.rmdir(_path bytea, _stamp text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  p bytea;
+BEGIN
+  PERFORM pg_advisory_xact_lock(1818322804, hashtext(encode(_path, 'escape'))), leasefs.check_epoch(_stamp);
+  IF NOT EXISTS (SELECT FROM leasefs.directory d WHERE d.path = _path) THEN
+    RETURN CASE WHEN EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _path AND v.held AND v.deadline > leasefs.ms())
+                THEN 'notdirectory' ELSE 'missing' END;
+  END IF;
+  IF EXISTS (SELECT FROM leasefs.directory d WHERE d.parent = _path) THEN RETURN 'notempty'; END IF;
+  FOR p IN SELECT v.path FROM leasefs.ticket v WHERE v.parent = _path AND v.slot = 0
+           UNION ALL SELECT v.path FROM leasefs.ticket v WHERE v.path = _path || '/'::bytea AND v.slot = 0 LOOP
+    IF NOT leasefs.try_take(p) OR
+       EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = p AND v.id IS NOT NULL AND v.deadline > leasefs.ms()) THEN
+      RETURN 'notempty'; -- what was forgotten is made again by who takes it
+    END IF;
+    PERFORM leasefs.expire(p);
+    IF EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = p AND v.slot <> 0) THEN RETURN 'notempty'; END IF;
+    PERFORM leasefs.forget(p);
+  END LOOP;
+  DELETE FROM leasefs.directory d WHERE d.path = _path;
+  RETURN 'ok';
+END$$;
+
+CREATE FUNCTION leasefs.set_directory(_path bytea, _ttl bigint, _width bigint, _delay bigint, _sequence bigint, _meta bytea, _stamp text)
+RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM leasefs.take(_path || '/'::bytea);
+  PERFORM leasefs.check_epoch(_stamp);
+  UPDATE leasefs.directory d SET ttl = _ttl, width = _width, delay = _delay, sequence = GREATEST(d.sequence, _sequence), meta = _meta
+  WHERE d.path = _path;
+  IF NOT FOUND THEN
+    RETURN CASE WHEN EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _path AND v.held AND v.deadline > leasefs.ms())
+                THEN 'notdirectory' ELSE 'missing' END;
+  END IF;
+  PERFORM leasefs.expire(_path || '/'::bytea);
+  PERFORM leasefs.grant(_path || '/'::bytea);
+  RETURN 'ok';
+END$$;
+
+-- --- mounts ---
+
+-- A mount is there, for _ttl; what was left behind by others is deleted, from page _page on of the tickets' table.
+-- → the next page, the server's clock, and whether a synchronous standby has what is confirmed
+CREATE FUNCTION leasefs.greet(_mount text, _identity text, _host text, _ttl bigint, _page bigint,
+  OUT page bigint, OUT clock bigint, OUT replicated boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  PAGES CONSTANT bigint := 64;
+  t leasefs.ticket;
+  size bigint := pg_relation_size('leasefs.ticket') / current_setting('block_size')::bigint;
+BEGIN
+  clock := leasefs.ms();
+  INSERT INTO leasefs.mount VALUES (_mount, _identity, _host, clock + _ttl)
+  ON CONFLICT (channel) DO UPDATE SET deadline = clock + _ttl;
+  DELETE FROM leasefs.mount m WHERE m.deadline < clock - 3600000;
+  replicated := current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') IN ('on', 'remote_apply');
+  page := _page;
+  IF leasefs.is_closed() THEN RETURN; END IF;
+  FOR t IN SELECT v.* FROM leasefs.ticket v
+           WHERE v.ctid >= format('(%s,0)', _page)::tid AND v.ctid < format('(%s,0)', _page + PAGES)::tid AND
+             v.slot = 0 AND v.freed < clock - 60000 AND (v.id IS NULL OR v.deadline < clock - 60000) LOOP
+    IF leasefs.try_take(t.path) THEN
+      PERFORM leasefs.expire(t.path);
+      PERFORM leasefs.grant(t.path);
+      IF EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = t.path AND v.slot = 0 AND v.id IS NULL AND v.others = 0 AND
+           v.refused < clock AND v.freed < clock - 60000) THEN
+        PERFORM leasefs.forget(t.path);
+      END IF;
+    END IF;
+  END LOOP;
+  page := CASE WHEN _page + PAGES >= size THEN 0 ELSE _page + PAGES END;
+END$$;
+
+-- Whose transactions keep a name's lock, while somebody waits for it in vain.
+CREATE FUNCTION leasefs.blockers(_path bytea, OUT who text, OUT name text) RETURNS SETOF record
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+$$SELECT format('PID %s, role %s, application %s, %s, its transaction began at %s', a.pid, a.usename, quote_literal(a.application_name), a.state, a.xact_start),
+    encode(_path, 'escape')
+  FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid::bigint = 1818322803 AND
+    l.objid::bigint = hashtext(encode(_path, 'escape'))::bigint & 4294967295 AND l.pid <> pg_backend_pid() AND
+    l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())$$;
+
+-- The leases of a mount that starts again, behind _after, which is told of their ends on another channel from now on.
+CREATE FUNCTION leasefs.recover(_identity text, _mount text, _after_path bytea, _after_slot bigint, _max integer,
+  OUT path bytea, OUT slot bigint, OUT id text, OUT number bigint, OUT remaining bigint, OUT age bigint, OUT ttl bigint,
+  OUT mode smallint, OUT meta bytea, OUT name bytea, OUT held boolean, OUT content bytea) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  t leasefs.ticket;
+  now bigint := leasefs.ms();
+  closed boolean := leasefs.is_closed();
+BEGIN
+  FOR t IN SELECT v.* FROM leasefs.ticket v WHERE v.identity = _identity AND v.id IS NOT NULL AND v.kind = 1 AND v.mount NOT IN ('guard', 'delay') AND
+             v.deadline > now AND (NOT closed OR EXISTS (SELECT FROM leasefs.restored r WHERE r.id = v.id)) AND (v.path > _after_path OR v.path = _after_path AND v.slot > _after_slot)
+           ORDER BY v.path, v.slot LIMIT _max LOOP
+    UPDATE leasefs.ticket v SET mount = _mount WHERE v.path = t.path AND v.slot = t.slot AND v.id = t.id;
+    IF FOUND THEN
+      path := t.path;
+      slot := t.slot;
+      id := t.id;
+      number := t.number;
+      remaining := t.deadline - now;
+      age := now - t.acquired;
+      ttl := t.ttl;
+      mode := t.mode;
+      meta := t.meta;
+      name := t.name;
+      held := t.held;
+      content := t.content;
+      RETURN NEXT;
+    END IF;
+  END LOOP;
+END$$;
+
+-- --- SQL for everybody ---
+
+-- The open transaction would stop every mount that wants the lock, so these are refused in one, where that can be seen: it
+-- has written already, or began long before this statement.
+CREATE FUNCTION leasefs.check_call(_name text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF pg_current_xact_id_if_assigned() IS NOT NULL OR statement_timestamp() - transaction_timestamp() > interval '100 ms' THEN
+    RAISE EXCEPTION 'leasefs: call this outside a transaction block, so that it is committed at once'
+      USING ERRCODE = 'active_sql_transaction';
+  END IF;
+  IF _name IS NULL OR _name ~ '(^|/)\.{0,2}(/|$)' OR
+     EXISTS (SELECT FROM string_to_table(_name, '/') AS c WHERE octet_length(c) > 255) THEN
+    RAISE EXCEPTION 'leasefs: % is no name of a lock: write it as a path below the mount, such as backup or db/backup', quote_nullable(_name)
+      USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+END$$;
+
+CREATE FUNCTION leasefs.leaf_of(_name text) RETURNS bytea LANGUAGE sql IMMUTABLE AS
+$$SELECT pg_catalog.convert_to(pg_catalog.regexp_replace(_name, '.*/', ''), 'UTF8')$$;
+
+CREATE FUNCTION leasefs.parent_of(_name text) RETURNS bytea LANGUAGE sql IMMUTABLE AS
+$$SELECT pg_catalog.convert_to(pg_catalog.regexp_replace(_name, '/?[^/]*$', ''), 'UTF8')$$;
+
+CREATE FUNCTION leasefs.terms(_token text, _ttl interval) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  ms bigint := extract(epoch FROM _ttl) * 1000;
+BEGIN
+  IF _token IS NULL OR _token = '' OR length(_token) > 200 THEN
+    RAISE EXCEPTION 'leasefs: the token must be a text of 1 to 200 characters that nobody else uses'
+      USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  IF ms IS NULL OR ms < 100 OR ms > 315360000000 THEN
+    RAISE EXCEPTION 'leasefs: the term must be between 100 ms and 10 years' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  RETURN ms;
+END$$;
+
+-- Takes a lock until the term is over, or it is unlocked.  → its fencing token, or NULL: somebody else has it.  With the
+-- token that has it already the term begins again.
+CREATE FUNCTION leasefs.try_lock(name text, token text, ttl interval) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+DECLARE
+  a leasefs.answer;
+  known record;
+  ms bigint := leasefs.terms(token, ttl);
+BEGIN
+  PERFORM leasefs.check_call(name);
+  IF leasefs.is_closed() THEN -- it is opened by who finds that its time is over, if there is no mount
+    SELECT e.stamp, leasefs.ms() - l.since AS closed_for INTO known FROM leasefs.life l JOIN leasefs.epoch e USING (stamp);
+    PERFORM leasefs.enter_epoch('sql', COALESCE(known.stamp, ''), left(md5(random()::text || clock_timestamp()), 16), 0, 0, 0, 3600000,
+      COALESCE(known.closed_for, 0), true, false);
+  END IF;
+  a := leasefs.acquire(convert_to(name, 'UTF8'), leasefs.parent_of(name), leasefs.leaf_of(name), false, 'sql:' || token, 'sql', NULL,
+    1, 0, ms, ms, false, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+  IF a.result = 'granted' THEN RETURN a.number; END IF;
+  IF a.result IN ('busy', 'grace') THEN RETURN NULL; END IF;
+  RAISE EXCEPTION 'leasefs: %: %', name, CASE a.result WHEN 'directory' THEN 'is a directory' WHEN 'missing' THEN 'its directory is not there'
+    ELSE 'its directory is no directory' END USING ERRCODE = 'invalid_parameter_value';
+END$$;
+
+-- → whether the lock is still held by that token
+CREATE FUNCTION leasefs.renew_lock(name text, token text, ttl interval) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+DECLARE
+  ms bigint := leasefs.terms(token, ttl);
+BEGIN
+  PERFORM leasefs.check_call(name);
+  RETURN leasefs.renew(convert_to(name, 'UTF8'), 'sql:' || token, 0, ms, ms, NULL, NULL, NULL) = 'ok';
+END$$;
+
+-- → whether it was
+CREATE FUNCTION leasefs.unlock(name text, token text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+BEGIN
+  PERFORM leasefs.check_call(name);
+  RETURN leasefs.release(convert_to(name, 'UTF8'), 'sql:' || token, 'sql', NULL, NULL, NULL) = 'gone';
+END$$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA leasefs FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA leasefs FROM PUBLIC;

@@ -1,0 +1,68 @@
+# shellcheck shell=bash
+# postgresql.sh: a PostgreSQL server for the tests on real mounts, and two mounts of it.  Sourced after lib.sh:
+#
+#     postgresql_start
+#     mount_two ttl=10           # MOUNT_A and MOUNT_B; MNT is MOUNT_A
+#
+# The server is this test's own, on a port of 127.0.0.1 and in a directory of its own, runs as another user than root, and
+# ends with the test.  What is known of it: POSTGRESQL_PORT POSTGRESQL_PID POSTGRESQL_URI POSTGRESQL_SOCKETS.
+
+postgresql_programs=$(find /usr/lib/postgresql/*/bin -maxdepth 0 2>/dev/null | sort -V | tail -1)
+[ -x "${postgresql_programs:-}/postgres" ] || skip_all "no PostgreSQL server (package postgresql)"
+declare -a postgresql_user=() # the command that runs another as its user; not a function, so that what is started is the server
+[ "$(id -u)" != 0 ] || postgresql_user=(setpriv --reuid nobody --regid nogroup --clear-groups)
+
+postgresql_up_or_ended() {
+    gone "$POSTGRESQL_PID" || "$postgresql_programs/pg_isready" -q -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT"
+}
+
+# postgresql_launch [ARGUMENT…]: the one that was started before, with its port and what it has on disk, or the first.
+postgresql_launch() {
+    # the signal of its parent's death is undone when it changes its user, so it is set behind that
+    "${postgresql_user[@]}" setpriv --pdeathsig QUIT "$postgresql_programs/postgres" -D "$POSTGRESQL_SOCKETS/data" \
+        -c "unix_socket_directories=$POSTGRESQL_SOCKETS" -c listen_addresses=127.0.0.1 -c "port=$POSTGRESQL_PORT" \
+        -c shared_buffers=16MB -c max_connections=100 "$@" </dev/null >>"$TEST_DIR/postgresql.log" 2>&1 &
+    POSTGRESQL_PID=$!
+    started+=("$POSTGRESQL_PID")
+    eventually 60 postgresql_up_or_ended && ! gone "$POSTGRESQL_PID"
+}
+
+# postgresql_start [ARGUMENT…]
+postgresql_start() {
+    local tries
+    POSTGRESQL_SOCKETS=$TEST_DIR/pg
+    mkdir "$POSTGRESQL_SOCKETS"
+    chmod go+x "$TEST_DIR" # its user passes
+    if [ "$(id -u)" = 0 ]; then chown nobody:nogroup "$POSTGRESQL_SOCKETS"; fi
+    "${postgresql_user[@]}" "$postgresql_programs/initdb" -D "$POSTGRESQL_SOCKETS/data" -A trust -U postgres -E UTF8 --locale=C --no-sync \
+        >"$TEST_DIR/initdb.log" 2>&1 || { sed 's/^/# /' "$TEST_DIR/initdb.log"; exit 1; }
+    for tries in {1..20}; do
+        POSTGRESQL_PORT=$((20000 + SRANDOM % 12000)) # below those that the kernel gives to clients
+        POSTGRESQL_URI=postgresql://postgres@127.0.0.1:$POSTGRESQL_PORT/postgres
+        postgresql_launch "$@" && return
+    done
+    say "the PostgreSQL server did not come up after $tries tries:"
+    sed 's/^/# /' "$TEST_DIR/postgresql.log"
+    exit 1
+}
+# sql STATEMENT…: each a transaction of its own; what they answer.
+sql() {
+    local arguments=() statement
+    for statement; do arguments+=(-c "$statement"); done
+    psql -XqtA -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U "${SQL_USER:-postgres}" postgres "${arguments[@]}" 2>&1
+}
+
+# mount_two [OPTIONS]: two mounts of the server stand for two hosts: MOUNT_A, LOG_A, DAEMON_A and B.
+mount_two() {
+    # shellcheck disable=SC2034 # for the tests
+    mount_backend "$POSTGRESQL_URI" "${1:-}" && MOUNT_B=$MNT LOG_B=$LOG DAEMON_B=$DAEMON
+    # shellcheck disable=SC2034
+    mount_backend "$POSTGRESQL_URI" "${1:-}" && MOUNT_A=$MNT LOG_A=$LOG DAEMON_A=$DAEMON
+}
+
+# on MOUNTPOINT COMMAND…: with MNT that one.
+on() {
+    local MNT=$1
+    shift
+    "$@"
+}

@@ -1,0 +1,196 @@
+#!/bin/bash
+# Mounts of PostgreSQL servers that cannot work are refused in a line that says what to do; what somebody else does to the
+# tables, the locks and the server harms no lock of others, and is reported by name.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=postgresql.sh
+. "$(dirname "$0")/postgresql.sh"
+
+refused() { # WHY [OPTIONS [URI]]: as a regular expression
+    local said status=0
+    said=$(timeout -s KILL 60 "$LEASEFS" -f ${2:+-o "$2"} "${3:-$POSTGRESQL_URI}" "$TEST_DIR/refused" 2>&1) || status=$?
+    expect_is "$status" 1 "exit status"
+    expect_re "$said" "$1" "the error"
+    expect_is "$(wc -l <<<"$said")" 1 "lines"
+}
+connected() { grep -q '^state: connected$' "$MNT/.leasefs/status"; }
+logged() { grep -q -- "$2" "$1"; }
+uri() { echo "postgresql://$1@127.0.0.1:$POSTGRESQL_PORT/${2:-postgres}${3:-}"; } # USER [DATABASE [QUERY]]
+
+postgresql_start -c fsync=off
+mkdir "$TEST_DIR/refused"
+sql "CREATE ROLE app LOGIN" "CREATE ROLE guest LOGIN" "CREATE DATABASE other" "REVOKE CREATE ON DATABASE postgres FROM PUBLIC" >/dev/null
+
+it "a URI that cannot be is refused"
+refused 'invalid URI query parameter: "colour"' '' "$(uri postgres postgres '?colour=blue')"
+refused 'the name of a schema has lower case letters' '' "$(uri postgres postgres '?schema=a;b')"
+refused 'the name of a schema has lower case letters' '' "$(uri postgres postgres '?schema=pg_mine')"
+refused 'a password in the URI would be shown to all users.*credentials=FILE' '' "postgresql://postgres:secret@127.0.0.1/postgres"
+refused 'invalid sslmode value' '' "$(uri postgres postgres '?sslmode=perhaps')"
+refused 'option prefix= is only for redis://' prefix=a:
+
+it "a server, database or role that is not there is named"
+refused 'could not translate host name "nosuchhost.invalid"' '' postgresql://nosuchhost.invalid/postgres
+refused 'Connection refused' '' postgresql://127.0.0.1:1/postgres
+refused 'database "none" does not exist' '' "$(uri postgres none)"
+refused 'role "nobody_here" does not exist' '' "$(uri nobody_here)"
+
+it "a role that may not make the schema is told what its administrator must run"
+refused 'may not make one: run as the database.s owner: leasefs --print-schema=postgresql | psql -1 postgres, then GRANT USAGE' '' "$(uri app)"
+"$LEASEFS" --print-schema=postgresql | psql -Xq1 -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres postgres
+refused 'may not use the schema leasefs: run as its owner: GRANT USAGE ON SCHEMA leasefs TO "app"' '' "$(uri app)"
+sql 'GRANT USAGE ON SCHEMA leasefs TO app' 'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA leasefs TO app' >/dev/null
+mount_backend "$(uri app)" ttl=10
+expect touch "$MNT/by-app"
+expect rm "$MNT/by-app"
+expect unmount "$MNT"
+
+it "a schema of somebody else, and one of a newer leasefs, are refused"
+sql 'CREATE SCHEMA theirs' 'CREATE SCHEMA newer' \
+    'CREATE FUNCTION newer.format_version() RETURNS integer LANGUAGE sql AS $$SELECT 99$$' >/dev/null
+refused 'the schema theirs of the database postgres is not of leasefs: choose another with \?schema=NAME' '' "$(uri postgres postgres '?schema=theirs')"
+refused 'the schema newer has format 99, this leasefs knows format 1' '' "$(uri postgres postgres '?schema=newer')"
+
+it "the first mount makes the schema if it may, under the name that it is given"
+mount_backend "$(uri postgres other '?schema=mine')" ttl=10
+expect touch "$MNT/x"
+expect_is "$(psql -XqtA -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres other -c 'SELECT count(*) FROM mine.ticket WHERE id IS NOT NULL')" 1
+expect rm "$MNT/x"
+expect unmount "$MNT"
+
+it "a user and a password come from credentials="
+sql "ALTER ROLE app PASSWORD 'secret'" >/dev/null
+sed -i '1i host all app 127.0.0.1/32 scram-sha-256' "$POSTGRESQL_SOCKETS/data/pg_hba.conf"
+sql 'SELECT pg_reload_conf()' >/dev/null
+(umask 077 && echo app:secret >"$TEST_DIR/right" && echo app:guess >"$TEST_DIR/wrong")
+refused 'password authentication failed for user "app"' "credentials=$TEST_DIR/wrong"
+refused 'the server requires a password: put USER:PASSWORD in a file' '' "$(uri app)"
+mount_backend "postgresql://127.0.0.1:$POSTGRESQL_PORT/postgres" "ttl=10,credentials=$TEST_DIR/right"
+expect touch "$MNT/x"
+expect_not grep -q secret "$MNT/.leasefs/status" "$LOG" /proc/self/mountinfo
+sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'leasefs'" >/dev/null
+expect eventually 20 logged "$LOG" 'connected again'
+expect rm "$MNT/x"
+expect unmount "$MNT"
+
+it "weak settings of the server are warnings in the log and the status"
+mount_backend "$POSTGRESQL_URI" ttl=10
+expect logged "$LOG" 'fsync is off'
+sql "ALTER ROLE postgres SET synchronous_commit = off" >/dev/null
+sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'leasefs'" >/dev/null
+expect eventually 20 logged "$LOG" 'synchronous_commit is off'
+expect grep -q 'synchronous_commit is off' "$MNT/.leasefs/status"
+sql "ALTER ROLE postgres RESET synchronous_commit" >/dev/null
+
+it "settings of the role do not change what a mount does"
+sql "ALTER ROLE postgres SET default_transaction_isolation = serializable" "ALTER ROLE postgres SET search_path = theirs" \
+    "ALTER ROLE postgres SET bytea_output = escape" "ALTER ROLE postgres SET default_transaction_read_only = on" \
+    "ALTER ROLE postgres SET statement_timeout = 1" >/dev/null
+(SQL_USER=app PGPASSWORD=secret sql "SELECT 1" >/dev/null)
+mount_backend "$POSTGRESQL_URI" ttl=10
+printf 'content \1\377' >"$TEST_DIR/bytes"
+expect cp "$TEST_DIR/bytes" "$MNT/x"
+expect cmp "$TEST_DIR/bytes" "$MNT/x"
+expect rm "$MNT/x"
+psql -Xq -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres postgres -c 'SET statement_timeout = 0' \
+    -c 'SET default_transaction_read_only = off' -c 'ALTER ROLE postgres RESET ALL'
+expect unmount "$MNT"
+
+mount_backend "$POSTGRESQL_URI" ttl=10
+actor A
+
+it "an open transaction that keeps a name is reported by its session, and stops only that name"
+psql -Xq -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres postgres -c "SET application_name = culprit" \
+    -c BEGIN -c "SELECT leasefs.try_lock('stopped', 't', '30 s')" -c "SELECT pg_sleep(30)" >/dev/null 2>&1 &
+culprit=$!
+started+=("$culprit")
+expect eventually 10 test 1 = "$(sql "SELECT 1")"
+pause 0.5
+expect_not touch "$MNT/stopped"
+expect eventually 10 logged "$LOG" "stopped: an open transaction keeps the lock from all mounts: PID [0-9]*, role postgres, application 'culprit'"
+expect touch "$MNT/free"
+expect rm "$MNT/free"
+end_process "$culprit"
+sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'culprit'" >/dev/null
+expect eventually 10 touch "$MNT/stopped"
+expect rm "$MNT/stopped"
+
+it "a role that takes our advisory locks is reported, too"
+psql -Xq -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U guest postgres \
+    -c "SELECT pg_advisory_lock(1818322803, hashtext('taken'))" -c "SELECT pg_sleep(30)" >/dev/null 2>&1 &
+culprit=$!
+started+=("$culprit")
+pause 0.5
+expect_not touch "$MNT/taken"
+expect eventually 15 logged "$LOG" "taken: an open transaction keeps the lock from all mounts: PID [0-9]*, role guest"
+end_process "$culprit"
+sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'guest'" >/dev/null
+expect eventually 10 touch "$MNT/taken"
+expect rm "$MNT/taken"
+
+it "rubbish in rows ends that lock, and no other"
+expect touch "$MNT/other"
+for change in "meta = '\\xff00ff'" "number = -5" "kind = 99" "mode = 7" "mount = 'none'" "content = repeat('x', 200000)::bytea" \
+    "meta = NULL" "x = '{[1,5)}'" "ttl = -1" "acquired = NULL" "deadline = NULL" "id = 'rubbish'"; do
+    touch "$MNT/rubbish" 2>/dev/null
+    sql "UPDATE leasefs.ticket SET $change WHERE path = 'rubbish'" >/dev/null
+    timeout 20 ls -l "$MNT" >/dev/null 2>&1
+    timeout 20 cat "$MNT/rubbish" >/dev/null 2>&1
+    timeout 20 getfattr -d -m user.lease "$MNT/rubbish" >/dev/null 2>&1
+    timeout 20 rm -f "$MNT/rubbish" >/dev/null 2>&1
+    sql "DELETE FROM leasefs.ticket WHERE path = 'rubbish'" >/dev/null
+    expect connected
+    expect test -e "$MNT/other"
+done
+expect eventually 30 touch "$MNT/rubbish"
+expect rm "$MNT/rubbish"
+expect rm "$MNT/other"
+
+it "tables that are gone are an error, and no hang; locks go on when they are back"
+expect touch "$MNT/before"
+sql 'ALTER SCHEMA leasefs RENAME TO away' >/dev/null
+expect_not timeout 20 touch "$MNT/during"
+sql 'ALTER SCHEMA away RENAME TO leasefs' >/dev/null
+expect eventually 20 touch "$MNT/during"
+expect eventually 20 rm "$MNT/during"
+expect rm -f "$MNT/before"
+
+it "a server that is stopped is away, and there again when it goes on"
+pids=$(pgrep -P "$POSTGRESQL_PID") || true
+# shellcheck disable=SC2086
+kill -STOP $pids "$POSTGRESQL_PID"
+expect_not timeout 30 touch "$MNT/stopped"
+# shellcheck disable=SC2086
+kill -CONT "$POSTGRESQL_PID" $pids
+expect eventually 30 touch "$MNT/later"
+expect rm "$MNT/later"
+
+it "in the background a mount is there when the server is"
+kill -INT "$POSTGRESQL_PID"
+expect eventually 30 gone "$POSTGRESQL_PID"
+refused 'Connection refused'
+mount_backend "$POSTGRESQL_URI" ttl=10,background
+expect_not connected
+expect postgresql_launch -c fsync=off
+expect eventually 20 connected
+expect touch "$MNT/later"
+expect rm "$MNT/later"
+
+it "a standby is refused"
+expect "${postgresql_user[@]}" "$postgresql_programs/pg_basebackup" -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres -c fast -R \
+    -D "$POSTGRESQL_SOCKETS/standby"
+standby_port=$((POSTGRESQL_PORT + 1))
+"${postgresql_user[@]}" setpriv --pdeathsig QUIT "$postgresql_programs/postgres" -D "$POSTGRESQL_SOCKETS/standby" -c "port=$standby_port" \
+    -c "unix_socket_directories=$POSTGRESQL_SOCKETS" -c listen_addresses=127.0.0.1 -c shared_buffers=16MB -c fsync=off \
+    </dev/null >"$TEST_DIR/standby.log" 2>&1 &
+started+=("$!")
+expect eventually 60 "$postgresql_programs/pg_isready" -q -h "$POSTGRESQL_SOCKETS" -p "$standby_port"
+refused 'server is in hot standby mode' '' "postgresql://postgres@127.0.0.1:$standby_port/postgres"
+refused 'the server is a standby, which takes no locks' '' "postgresql://postgres@127.0.0.1:$standby_port/postgres?target_session_attrs=any"
+
+it "of several hosts the one that takes locks is found"
+mount_backend "postgresql://postgres@127.0.0.1:$standby_port,127.0.0.1:$POSTGRESQL_PORT/postgres" ttl=10
+expect touch "$MNT/x"
+expect rm "$MNT/x"
+
+finish
