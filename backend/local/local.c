@@ -171,6 +171,9 @@ static enum backend_result local_keep_conversion(struct local *l, clock_ms now, 
 static void local_correct_conversion(struct local *l, const struct backend_ticket *ticket, uint64_t fence,
                                      bool was_kept, bool kept, bool refused)
 {
+    if (!l->store) {
+        return; /* in memory there is no journal */
+    }
     if (refused && kept && was_kept) {
         local_store_put_ticket(l->store, ticket, 0); /* it stays as it was */
     } else if (refused && kept) {
