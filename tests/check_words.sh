@@ -6,7 +6,7 @@ export LC_ALL=C
 cd "${top_srcdir:-$(dirname "$0")/..}"
 
 # Folders of which all names are converted, with all below them; and folders, headers first, of which the comments are.
-rooms='fs backend/lockspace'
+rooms='fs backend/lockspace backend/redis'
 prose='backend/lockspace'
 
 # Parts of names, between underscores: of a variable, field, function, type, macro or file.  In place of

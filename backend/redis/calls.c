@@ -94,11 +94,11 @@ void redis_call_texts(struct redis_call *call, const char *field, const GPtrArra
     pack_count(call->r->packed, begin, texts->len);
 }
 
-void redis_call_kin(struct redis_call *call, const struct remote_ticket *t, struct backend_identity kin)
+void redis_call_identity(struct redis_call *call, const struct remote_ticket *t, struct backend_identity identity)
 {
-    redis_call_unsigned(call, "handle", kin.handle);
-    redis_call_flag(call, "kin",
-                    !t->lock->sequence && remote_ticket_has_compatible(t, kin)); /* in a queue counts decide */
+    redis_call_unsigned(call, "handle", identity.handle);
+    redis_call_flag(call, "shares_identity",
+                    !t->lock->sequence && remote_ticket_has_compatible(t, identity)); /* in a queue positions decide */
 }
 
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim)
@@ -107,7 +107,7 @@ void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, co
     redis_call_number(call, "mode", (int64_t)claim->mode);
     redis_call_number(call, "ttl", claim->ttl);
     redis_call_number(call, "liveness", remote_ticket_liveness(t, claim->ttl));
-    redis_call_kin(call, t, BACKEND_IDENTITY(claim));
+    redis_call_identity(call, t, BACKEND_IDENTITY(claim));
     if (claim->lock_owner) {
         redis_call_range(call, claim->lock_owner, claim->start, claim->end);
     }

@@ -20,7 +20,7 @@ struct redis_listing {
     size_t max;
     clock_ms until; /* it is answered by then */
     GStringChunk *names;
-    GPtrArray *asked; /* of this part */
+    GPtrArray *part;  /* names of the present part */
     GArray *found;    /* struct backend_entry */
     GPtrArray *infos; /* struct backend_info, of tickets */
     struct remote_request *request;
@@ -31,7 +31,7 @@ static void list_free(struct redis_listing *l)
     LIST_REMOVE(l, link);
     g_bytes_unref(l->after);
     g_string_chunk_free(l->names);
-    g_ptr_array_unref(l->asked);
+    g_ptr_array_unref(l->part);
     g_array_unref(l->found);
     g_ptr_array_unref(l->infos);
     g_free(l->directory);
@@ -61,7 +61,7 @@ static void list_send(struct redis_listing *l, struct redis_call *call, redis_an
 
 static void list_ask(struct redis_listing *l);
 
-static void list_go_on(struct redis_listing *l)
+static void list_continue(struct redis_listing *l)
 {
     if (l->found->len >= l->max || g_bytes_get_size(l->after) == 0) {
         list_complete(l, BACKEND_OK);
@@ -77,15 +77,15 @@ static void list_on_types(void *arg, const struct redis_answer *answer)
         list_complete(l, redis_failure(l->r, answer));
         return;
     }
-    for (guint i = 0; i < l->asked->len; i++) {
+    for (guint i = 0; i < l->part->len; i++) {
         int64_t type = redis_number(answer->reply, i);
-        const struct backend_entry entry = {.name = l->asked->pdata[i],
+        const struct backend_entry entry = {.name = l->part->pdata[i],
                                             .type = type == 1 ? BACKEND_DIRECTORY : BACKEND_LOCK};
         if (type == 1 || type == 2) {
             g_array_append_val(l->found, entry);
         }
     }
-    list_go_on(l);
+    list_continue(l);
 }
 
 static char *list_path(const struct redis_listing *l, const char *name)
@@ -108,15 +108,15 @@ static void list_ask_types(struct redis_listing *l)
         redis_call_key(&call, *letter, l->directory);
     }
     guint begin = redis_call_array(&call, "names");
-    for (guint i = 0; i < l->asked->len; i++) {
-        const char *name = l->asked->pdata[i];
+    for (guint i = 0; i < l->part->len; i++) {
+        const char *name = l->part->pdata[i];
         char *path = list_path(l, name);
         redis_call_key(&call, 0, path);
         redis_call_key(&call, 'd', path);
         pack_text(l->r->packed, name, strlen(name));
         g_free(path);
     }
-    pack_count(l->r->packed, begin, l->asked->len);
+    pack_count(l->r->packed, begin, l->part->len);
     list_send(l, &call, list_on_types);
 }
 
@@ -137,17 +137,17 @@ static void list_on_names(void *arg, const struct redis_answer *answer)
     l->after = g_bytes_compare(after, before) > 0 ? g_bytes_ref(after) : g_bytes_new(NULL, 0);
     g_bytes_unref(after);
     g_bytes_unref(before);
-    g_ptr_array_set_size(l->asked, 0);
+    g_ptr_array_set_size(l->part, 0);
     for (size_t i = 2; i < reply->elements; i++) {
         if (list_is_listable(l, redis_text(reply, i))) {
             l->last = g_string_chunk_insert(l->names, redis_text(reply, i));
-            g_ptr_array_add(l->asked, (char *)l->last);
+            g_ptr_array_add(l->part, (char *)l->last);
         }
     }
-    if (l->asked->len > 0) {
+    if (l->part->len > 0) {
         list_ask_types(l);
     } else {
-        list_go_on(l);
+        list_continue(l);
     }
 }
 
@@ -190,7 +190,7 @@ static void list_on_tickets(void *arg, const struct redis_answer *answer)
     if (last) {
         list_complete(l, BACKEND_OK);
     } else {
-        list_go_on(l);
+        list_continue(l);
     }
 }
 
@@ -234,7 +234,7 @@ void redis_list(struct remote_request *request)
     l->max = MIN(request->max, REDIS_LIST_MAX);
     int64_t timeout = redis_request_timeout(r);
     l->until = clock_now() + (timeout ? timeout : r->timeout);
-    l->asked = g_ptr_array_new();
+    l->part = g_ptr_array_new();
     l->found = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
     l->infos = g_ptr_array_new_with_free_func(list_info_free);
     LIST_INSERT_HEAD(&r->listings, l, link);

@@ -68,7 +68,7 @@ struct redis {
     clock_ms down_since;
     int64_t timeout;     /* of a request */
     GPtrArray *warnings; /* of INFO, as of when it came up */
-    bool told;           /* those of the first time were logged by whoever looked before the mount, or are logged */
+    bool warned;         /* the warnings of the first time are logged, by the preflight or here */
     clock_ms complained; /* when the last error was logged */
     unsigned probing;    /* side keys that are being read to find the one of the wrong type */
     struct epoch epoch;
@@ -143,9 +143,8 @@ guint redis_call_array(struct redis_call *call, const char *field);
 void redis_call_range(struct redis_call *call, uint64_t lock_owner, uint64_t start, uint64_t end);
 void redis_call_segments(struct redis_call *call, const GArray *segments); /* struct backend_segment */
 void redis_call_texts(struct redis_call *call, const char *field, const GPtrArray *texts);
-/* What is asked for with this ticket. */
-/* By which handle it is asked, and whether another ticket is kin to it. */
-void redis_call_kin(struct redis_call *call, const struct remote_ticket *t, struct backend_identity kin);
+/* The handle of the claim, and whether this mount has another ticket of the same identity on the lock. */
+void redis_call_identity(struct redis_call *call, const struct remote_ticket *t, struct backend_identity identity);
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim);
 /* Keys and first fields of a call about a ticket. */
 void redis_call_ticket(struct redis_call *call, const struct remote_ticket *t);
@@ -222,9 +221,9 @@ void redis_revoke(struct remote_request *request);
 /* Why a ticket has ended, as messages say it. */
 enum backend_end redis_end(const char *why);
 /* The mount with that channel wants to know when what it has ended is known here. */
-void redis_revoke_asked(struct redis *r, const char *mount, const char *number);
+void redis_revoke_confirm(struct redis *r, const char *mount, const char *number);
 /* What this mount has ended is known by one more. */
-void redis_revoke_heard(struct redis *r, const char *number);
+void redis_revoke_confirmed(struct redis *r, const char *number);
 /* At the end: completions are not called. */
 void redis_revoke_end_all(struct redis *r);
 

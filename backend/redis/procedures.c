@@ -213,7 +213,7 @@ static void procedure_fill_renew(struct redis_call *call, const struct remote_re
     redis_call_text(call, "mount", r->mount);
     redis_call_text(call, "path", t->lock->name);
     redis_call_number(call, "kind", t->head.kind);
-    redis_call_kin(call, t, BACKEND_IDENTITY(t));
+    redis_call_identity(call, t, BACKEND_IDENTITY(t));
     redis_call_unsigned(call, "owner", t->lock_owner);
     redis_call_unsigned(call, "number", t->head.fence);
     redis_call_number(call, "age", clock_now() - t->head.acquired);

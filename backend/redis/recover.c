@@ -130,7 +130,7 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
 
 /* --- asking --- */
 
-enum recover_outcome { RECOVER_TOLD, RECOVER_AGAIN, RECOVER_NOT };
+enum recover_outcome { RECOVER_ANSWERED, RECOVER_AGAIN, RECOVER_NOT };
 
 static enum recover_outcome recover_answered(struct redis_recovery *recovery, const struct redis_answer *answer)
 {
@@ -138,7 +138,7 @@ static enum recover_outcome recover_answered(struct redis_recovery *recovery, co
     recovery->open--;
     if (answer->outcome == REMOTE_ANSWERED) {
         recovery->answered = clock_now();
-        return RECOVER_TOLD;
+        return RECOVER_ANSWERED;
     }
     bool away = answer->outcome == REMOTE_REFUSED || !recovery->answered ||
                 clock_now() - recovery->answered > RECOVER_SILENCE * r->timeout;
@@ -184,7 +184,7 @@ static void recover_on_batch(void *arg, const struct redis_answer *answer)
         return;
     }
     struct recovery_batch *rest = recover_batch_new(recovery, false);
-    for (guint i = 0; outcome == RECOVER_TOLD && i < batch->leases->len; i++) {
+    for (guint i = 0; outcome == RECOVER_ANSWERED && i < batch->leases->len; i++) {
         struct recovery_lease *lease = &g_array_index(batch->leases, struct recovery_lease, i);
         const redisReply *reply = i < answer->reply->elements ? answer->reply->element[i] : NULL;
         if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == (batch->uncontended ? 10 : 9)) {
@@ -288,7 +288,7 @@ static void recover_on_part(void *arg, const struct redis_answer *answer)
         return;
     }
     g_strlcpy(recovery->cursor, "0", sizeof recovery->cursor);
-    if (outcome == RECOVER_TOLD && answer->reply->elements == 2) {
+    if (outcome == RECOVER_ANSWERED && answer->reply->elements == 2) {
         g_strlcpy(recovery->cursor, redis_text(answer->reply, 0), sizeof recovery->cursor);
         recover_ask_leases(recovery, answer->reply->element[1]);
     }

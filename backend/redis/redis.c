@@ -31,14 +31,14 @@ static void redis_on_info(void *arg, const struct redis_answer *answer)
     warnings = g_ptr_array_new_with_free_func(g_free);
     redis_info_check(answer->reply->str, r->kind, r->wait, problems, warnings);
     g_ptr_array_extend_and_steal(problems, warnings);
-    for (guint i = 0; r->told && i < problems->len; i++) {
+    for (guint i = 0; r->warned && i < problems->len; i++) {
         if (!g_ptr_array_find_with_equal_func(r->warnings, problems->pdata[i], g_str_equal, NULL)) {
             log_warning("the Redis server: %s", (const char *)problems->pdata[i]);
         }
     }
     g_ptr_array_unref(r->warnings);
     r->warnings = problems;
-    r->told = true;
+    r->warned = true;
 }
 
 /* It may be another server, or another configuration, than before. */
@@ -88,9 +88,9 @@ static void redis_on_message(void *context, const char *data, size_t length)
         }
     }
     if (count > 2 && strcmp(words[0], "s") == 0) {
-        redis_revoke_asked(r, words[1], words[2]);
+        redis_revoke_confirm(r, words[1], words[2]);
     } else if (count > 1 && strcmp(words[0], "h") == 0) {
-        redis_revoke_heard(r, words[1]);
+        redis_revoke_confirmed(r, words[1]);
     }
     g_strfreev(words);
     g_free(text);
@@ -300,7 +300,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->address = redis_uri_show(&conn.uri);
     r->kind = conn.uri.kind;
     r->down_since = clock_now();
-    r->told = !options->checked;
+    r->warned = !options->checked;
     r->timeout = conn.timeout ? conn.timeout : REDIS_TIMEOUT_DEFAULT;
     r->warnings = g_ptr_array_new_with_free_func(g_free);
     conn.channel = r->mount;

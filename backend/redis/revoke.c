@@ -73,7 +73,7 @@ enum backend_end redis_end(const char *why)
                                           : BACKEND_LOST;
 }
 
-void redis_revoke_asked(struct redis *r, const char *mount, const char *number)
+void redis_revoke_confirm(struct redis *r, const char *mount, const char *number)
 {
     char *text = g_strconcat("h ", number, NULL);
     const struct redis_argument arguments[] = {
@@ -84,7 +84,7 @@ void redis_revoke_asked(struct redis *r, const char *mount, const char *number)
     g_free(text);
 }
 
-void redis_revoke_heard(struct redis *r, const char *number)
+void redis_revoke_confirmed(struct redis *r, const char *number)
 {
     uint64_t wanted = g_ascii_strtoull(number, NULL, 10);
     struct redis_revocation *v = LIST_FIRST(&r->revocations);

@@ -148,7 +148,7 @@ static void connect_peer(struct redis_peer *peer)
     const char *tls_name = conn->options.uri.tls ? conn->host : NULL;
     int r = redis_link_open(&peer->link, address, conn->tls_trust, tls_name, conn->options.keepalive);
     conn->state = peer == &conn->pubsub ? REDIS_CONN_SUBSCRIBE : REDIS_CONN_PREPARE;
-    peer->heard = 0;
+    peer->last_reply = 0;
     clock_ms now = clock_now();
     peer->connect_timeout = conn_attempt_max(conn, now, conn->options.connect_timeout);
     peer->setup_timeout = conn_attempt_max(conn, now, conn->options.command_timeout);
@@ -268,7 +268,7 @@ static void conn_come_up(struct redis_conn *conn)
 static void conn_on_opened(void *arg)
 {
     struct redis_peer *peer = arg;
-    peer->asked = peer->heard = clock_now();
+    peer->sent = peer->last_reply = clock_now();
     redis_conn_setup_begin(peer);
     redis_conn_wake(peer->conn);
 }
@@ -324,7 +324,7 @@ static void conn_on_replied(void *arg, redisReply *reply)
     struct redis_peer *peer = arg;
     struct redis_conn *conn = peer->conn;
     char error[REDIS_ERROR_SIZE];
-    peer->heard = clock_now();
+    peer->last_reply = clock_now();
     if (peer == &conn->pubsub && conn_is_message(reply)) {
         conn_tell_message(conn, reply->element[1], reply->element[2]);
     } else if (redis_conn_setup_pending(peer)) {
@@ -351,10 +351,10 @@ static const struct redis_link_events link_events = {conn_on_opened, conn_on_rep
 /* --- time --- */
 
 /* When a connection is given up unless something is heard; CLOCK_NEVER. */
-static clock_ms conn_patience_ends(const struct redis_peer *peer)
+static clock_ms conn_reply_due(const struct redis_peer *peer)
 {
     const struct redis_conn *conn = peer->conn;
-    clock_ms asked = CLOCK_NEVER;
+    clock_ms sent = CLOCK_NEVER;
     if (peer->link.state == REDIS_LINK_CONNECTING) {
         return peer->connect_by;
     }
@@ -362,14 +362,14 @@ static clock_ms conn_patience_ends(const struct redis_peer *peer)
         return CLOCK_NEVER;
     }
     if (redis_conn_setup_pending(peer)) {
-        return MAX(peer->asked, peer->heard) + peer->setup_timeout;
+        return MAX(peer->sent, peer->last_reply) + peer->setup_timeout;
     }
     if (peer == &conn->pubsub && conn->probing) {
-        asked = peer->asked;
+        sent = peer->sent;
     } else if (peer == &conn->command) {
-        asked = redis_conn_request_oldest(conn);
+        sent = redis_conn_request_oldest(conn);
     }
-    return asked == CLOCK_NEVER ? CLOCK_NEVER : MAX(asked, peer->heard) + conn->options.command_timeout;
+    return sent == CLOCK_NEVER ? CLOCK_NEVER : MAX(sent, peer->last_reply) + conn->options.command_timeout;
 }
 
 static clock_ms conn_probe_due(const struct redis_conn *conn)
@@ -377,7 +377,7 @@ static clock_ms conn_probe_due(const struct redis_conn *conn)
     if (conn->state != REDIS_CONN_UP || conn->keep == 0 || conn->probing) {
         return CLOCK_NEVER;
     }
-    return conn->pubsub.heard + 2 * conn->options.command_timeout;
+    return conn->pubsub.last_reply + 2 * conn->options.command_timeout;
 }
 
 static void conn_probe(struct redis_conn *conn, clock_ms now)
@@ -385,7 +385,7 @@ static void conn_probe(struct redis_conn *conn, clock_ms now)
     const char *ping = "PING";
     const size_t length = 4;
     conn->probing = true;
-    conn->pubsub.asked = now;
+    conn->pubsub.sent = now;
     redis_link_append(&conn->pubsub.link, 1, &ping, &length);
     redis_link_flush(&conn->pubsub.link);
 }
@@ -394,7 +394,7 @@ static void conn_check_connections(struct redis_conn *conn, clock_ms now)
 {
     struct redis_peer *peers[] = {&conn->pubsub, &conn->command};
     for (size_t i = 0; i < G_N_ELEMENTS(peers); i++) {
-        if (conn_patience_ends(peers[i]) > now) {
+        if (conn_reply_due(peers[i]) > now) {
             continue;
         }
         if (peers[i]->link.state == REDIS_LINK_CONNECTING) {
@@ -417,8 +417,8 @@ static void conn_check_connections(struct redis_conn *conn, clock_ms now)
 static void conn_set_alarm(struct redis_conn *conn)
 {
     clock_ms now = clock_now(), due = redis_conn_request_due(conn);
-    due = MIN(due, conn_patience_ends(&conn->pubsub));
-    due = MIN(due, conn_patience_ends(&conn->command));
+    due = MIN(due, conn_reply_due(&conn->pubsub));
+    due = MIN(due, conn_reply_due(&conn->command));
     due = MIN(due, conn_probe_due(conn));
     if (conn->state == REDIS_CONN_PAUSE) {
         due = MIN(due, conn->retry_at);

@@ -64,7 +64,7 @@ struct redis_conn_options {
 struct redis_script {
     const char *name; /* for logs */
     const char *text;
-    bool believed; /* what it answers is believed in, so that `wait` replicas must have it before it is told */
+    bool confirmed; /* what it answers is believed in, so that `wait` replicas must have it before it is told */
 };
 
 struct redis_argument {

@@ -73,7 +73,7 @@ static void locate_set_timer(struct redis_locate *l, int64_t ms)
 static void locate_connect(struct redis_locate *l);
 static void locate_on_resolved(void *arg, GArray *addresses, const char *error);
 
-static void locate_give_up(struct redis_locate *l)
+static void locate_fail_attempt(struct redis_locate *l)
 {
     if (l->quietly) {
         l->state = LOCATE_WAITING;
@@ -88,7 +88,7 @@ static void locate_next(struct redis_locate *l)
     const struct redis_uri *uri = l->options.uri;
     locate_stop(l);
     if (l->left == 0) {
-        locate_give_up(l);
+        locate_fail_attempt(l);
         return;
     }
     l->left--;

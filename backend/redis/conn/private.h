@@ -53,8 +53,8 @@ struct redis_peer { /* one of the two connections */
     struct redis_link link;
     clock_ms connect_by;                    /* while it is being made */
     int64_t connect_timeout, setup_timeout; /* of this attempt: until it is made, and of each answer before it is up */
-    clock_ms asked;                         /* when the set-up, or the probe, was sent */
-    clock_ms heard;                         /* when the last reply came */
+    clock_ms sent;                          /* when the set-up, or the probe, was sent */
+    clock_ms last_reply;                    /* when the last reply came */
     GByteArray *steps;                      /* enum redis_step: what was said, in order */
     guint answered;                         /* how many of them were */
 };

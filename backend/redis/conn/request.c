@@ -244,9 +244,9 @@ static void request_send(struct redis_conn *conn, struct redis_request *request,
     conn->counts.requests++;
 }
 
-static bool request_is_to_be_confirmed(const struct redis_conn *conn, const struct redis_request *request)
+static bool request_needs_confirmation(const struct redis_conn *conn, const struct redis_request *request)
 {
-    return conn->options.wait > 0 && request->script && request->script->believed;
+    return conn->options.wait > 0 && request->script && request->script->confirmed;
 }
 
 /* Writes something, of which nothing is left; also in a server that is full: there a script may write what it likes
@@ -281,13 +281,13 @@ static void request_send_wait(struct redis_conn *conn, clock_ms now)
 static void request_send_waiting(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request;
-    bool any = false, believed = false;
+    bool any = false, confirms = false;
     while ((request = TAILQ_FIRST(&conn->waiting))) {
-        believed = believed || request_is_to_be_confirmed(conn, request);
+        confirms = confirms || request_needs_confirmation(conn, request);
         request_send(conn, request, now);
         any = true;
     }
-    if (believed) {
+    if (confirms) {
         request_send_mark(conn, now);
         request_send_wait(conn, now);
     }
@@ -505,7 +505,7 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
     if (request->refusal) {
         conn->error[0] = '\0';
     }
-    if (request->live && !refused && request_is_to_be_confirmed(conn, request)) {
+    if (request->live && !refused && request_needs_confirmation(conn, request)) {
         request->reply = reply;
         request_append(conn, request, UNCONFIRMED);
         return true;

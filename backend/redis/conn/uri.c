@@ -230,7 +230,7 @@ static int uri_split(const char *text, GUri **ret_parts, const struct complaint 
     return 0;
 }
 
-/* HOST[:PORT],HOST[:PORT]: each is read as if it stood alone. */
+/* HOST[:PORT],HOST[:PORT]: each is read as if it stood entry. */
 static int uri_take_hosts(struct redis_uri *uri, const char *text, const struct complaint *complaint)
 {
     uint16_t usual = uri->kind == REDIS_SENTINEL ? REDIS_SENTINEL_PORT_DEFAULT : REDIS_PORT_DEFAULT;
@@ -243,14 +243,14 @@ static int uri_take_hosts(struct redis_uri *uri, const char *text, const struct 
         result = complain(complaint, -EINVAL, "the redis URI names no host: write HOST,HOST,HOST behind the //");
     }
     for (guint i = 0; result == 0 && i < count; i++) {
-        char *alone = g_strconcat("redis://", list[i], NULL);
+        char *entry = g_strconcat("redis://", list[i], NULL);
         GUri *parts;
-        result = uri_split(alone, &parts, complaint);
+        result = uri_split(entry, &parts, complaint);
         if (result == 0) {
             result = uri_take_host(parts, usual, &uri->hosts[i], &uri->ports[i], complaint);
             g_uri_unref(parts);
         }
-        g_free(alone);
+        g_free(entry);
     }
     g_strfreev(list);
     return result;

@@ -39,7 +39,7 @@ local function granted(holder, t)
   end
   local deadline = now + a.ttl
   call('ZADD', TERM, number_text(deadline), holder)
-  if partial(t) and not odd then set_odd() end
+  if partial(t) and not pairwise then set_pairwise() end
   t.l, t.c = a.ttl, 1
   save(holder, t)
   hold(holder, t, deadline)
@@ -132,15 +132,15 @@ end
 grant()
 t = record(a)
 t.a, t.d, t.s = now, tonumber(call('HGET', DIR, 'delay') or 0), a.owner and {a.start, a.finish, a.mode}
-local number, independent = a.number, not a.kin and not a.number
-if tickets > 0 and (a.kin or not odd and partial(t)) then set_odd(a.kin) end
+local number, independent = a.number, not a.shares_identity and not a.number
+if tickets > 0 and (a.shares_identity or not pairwise and partial(t)) then set_pairwise(a.shares_identity) end
 local blocker, first, last, how = find_blocker(t, number, independent and not a.test)
 if closed and blocker == '' and who ~= 'foreign' and who ~= 'delay' and (a.test or not a.wait) then
   finish()
   return {'grace'}
 end
 if a.test then
-  if odd and blocker and blocker ~= '' and not waits(blocker) then
+  if pairwise and blocker and blocker ~= '' and not waits(blocker) then
     blocker, first, last, how = find_lowest_blocker(t)
   end
   finish()
@@ -194,7 +194,7 @@ call('ZADD', ORDER, number_text(number), id)
 call('ZADD', WAIT, number_text(number), id)
 keep_waiting()
 save(id, t)
-if partial(t) and not odd then set_odd() end
+if partial(t) and not pairwise then set_pairwise() end
 local wanted = blocker ~= '' and load(blocker)
 if wanted then tell(wanted, 'w', blocker) end
 finish()

@@ -21,7 +21,7 @@ end
 
 -- What is known of the ranges that are covered is true no more: see look_at.
 local function forget_looks()
-  if odd then call('HDEL', INFO, 'looked') end
+  if pairwise then call('HDEL', INFO, 'looked') end
 end
 
 -- While the store is closed its mount knows better than the server whether a ticket has run out.
@@ -113,7 +113,7 @@ local function refuse(what) return redis.error_reply('ERR leasefs: ' .. what) en
 local function partial(t) return t.s and not (#t.s == 3 and t.s[1] == FIRST and t.s[2] == LAST) end
 
 -- Of one lock owner or, if not of two, of one handle: of what a lock owner has by several, the first.
-local function kin(t, u)
+local function has_same_identity(t, u)
   if t.m ~= u.m then return false end
   if t.p and u.p then return t.p == u.p end
   return t.h and t.h == u.h
@@ -121,7 +121,7 @@ end
 
 -- What of `t` excludes `u`: start, end, mode; or nil.
 local function conflict(t, u)
-  if kin(t, u) then return nil end
+  if has_same_identity(t, u) then return nil end
   local a, b = t.s or WHOLE[t.x], u.s or WHOLE[u.x]
   for i = 1, #a, 3 do
     for j = 1, #b, 3 do
@@ -247,7 +247,7 @@ end
 
 -- Where side keys are gone, who held is lost: L, if it is there, runs out as
 -- another client's would.  Who waits asks again.
-local function give_up()
+local function lose_all()
   for _, id in ipairs(call('ZRANGE', tickets > 0 and ORDER or TERM, 0, -1)) do
     local t = load(id)
     if t then
@@ -294,7 +294,7 @@ local function expire()
   orphaned = false
   look()
   if uncontended then unfold() end
-  if broken then give_up() end
+  if broken then lose_all() end
   if tickets == 0 then return end
   if who == 'ours' and not sequence and value ~= SHARED and tickets - waiting > 1 then wait_again() end
   local stale = who ~= 'ours' and tickets > waiting
@@ -356,14 +356,14 @@ end
 
 -- Where counts do not decide: each is compared.  One that waits for kin of `t`
 -- cannot go on before `t` does, so it does not stand in its way.
-local function find_odd_blocker(t, number)
+local function find_pairwise_blocker(t, number)
   local family = {}
   for other in holders() do
     local u = load(other)
     if u then
       local from, to, mode = conflict(u, t)
       if from then return other, from, to, mode end
-      if kin(u, t) then family[#family + 1] = u end
+      if has_same_identity(u, t) then family[#family + 1] = u end
     end
   end
   for other, at in in_order(WAIT) do
@@ -485,9 +485,9 @@ end
 local function find_holder(t, number, independent)
   if sequence then return find_sequence_blocker(t, number) end
   if who == 'foreign' or who == 'delay' then return '' end
-  if odd then
+  if pairwise then
     if independent and all_seen() then return covered(t) end
-    return find_odd_blocker(t, number)
+    return find_pairwise_blocker(t, number)
   end
   if tickets > waiting and (t.x == 0 or value ~= SHARED) then
     return value ~= SHARED and value or call('ZRANGE', ORDER, 0, 0)[1]
@@ -503,11 +503,11 @@ local function find_blocker(t, number, independent)
   return blocker, first, last, mode
 end
 
-local function set_odd(has_kin)
+local function set_pairwise(has_identities)
   if sequence then return end -- there counts decide, always
-  odd = true
-  call('HSET', INFO, 'odd', 1)
-  if has_kin then call('HSET', INFO, 'kin', 1) end
+  pairwise = true
+  call('HSET', INFO, 'pairwise', 1)
+  if has_identities then call('HSET', INFO, 'identities', 1) end
   forget_looks()
 end
 
@@ -519,7 +519,7 @@ local function granted_number(id, t, number)
     call('ZADD', ORDER, number_text(number), id)
     t.o = nil
   end
-  if overtaken or odd then
+  if overtaken or pairwise then
     top = number
     call('HSET', INFO, 'top', number_text(number))
   end
@@ -540,7 +540,7 @@ local function give(id, t, number)
 end
 
 -- Of a lock with byte ranges, or kin: goes on behind the last one that was looked at.
-local function grant_odd(left)
+local function grant_pairwise(left)
   local number = looks_kept()
   local next = number and not_looked_at(number, BUDGET)
   if next and #next == 0 then return end
@@ -550,7 +550,7 @@ local function grant_odd(left)
     number, left = look_at_holders(), left - (tickets - waiting)
     next = not_looked_at(number, BUDGET)
   end
-  local has_kin = call('HEXISTS', INFO, 'kin') == 1
+  local has_identities = call('HEXISTS', INFO, 'identities') == 1
   for i = 1, #next, 2 do
     local id, t = next[i], load(next[i])
     if not t then
@@ -559,21 +559,21 @@ local function grant_odd(left)
     end
     number, left = next[i + 1], left - 1
     local blocker = covered(t)
-    local u = blocker and has_kin and load(blocker)
-    if u and (waits(blocker) or kin(u, t)) then
-      blocker, left = find_odd_blocker(t, tonumber(number)), left - tickets
+    local u = blocker and has_identities and load(blocker)
+    if u and (waits(blocker) or has_same_identity(u, t)) then
+      blocker, left = find_pairwise_blocker(t, tonumber(number)), left - tickets
     end
     if not blocker then
       give(id, t, tonumber(number))
       left = left - GIVE
-      if has_kin then -- one before it may pass now who waits for it
+      if has_identities then -- one before it may pass now who waits for it
         forget_looks()
-        if left > 0 then grant_odd(left) end
+        if left > 0 then grant_pairwise(left) end
         return
       end
     end
     see(id, t)
-    if blocker and t.x == 0 and not partial(t) and not has_kin then
+    if blocker and t.x == 0 and not partial(t) and not has_identities then
       number = '+inf' -- nobody passes this one
       break
     end
@@ -584,7 +584,7 @@ end
 
 local function grant()
   if closed or waiting == 0 or who == 'foreign' or who == 'delay' then return end
-  if odd then return grant_odd(BUDGET) end
+  if pairwise then return grant_pairwise(BUDGET) end
   local at, left = 0, BUDGET
   while waiting > at and left > 0 do
     local next = call('ZRANGE', WAIT, at, at, 'WITHSCORES')

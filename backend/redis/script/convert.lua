@@ -29,7 +29,7 @@ t.u = nil
 local function excluded()
   if sequence and (t.x == 1 or was == 0) then return false end
   if sequence and tickets - waiting > width() then return true end
-  if not sequence and not odd and not a.kin then return t.x == 0 end -- all share the whole of it, and none is kin
+  if not sequence and not pairwise and not a.shares_identity then return t.x == 0 end -- all share the whole of it, and none is kin
   for other in holders() do
     local u = other ~= id and load(other)
     if u and (sequence and u.x == 1 or not sequence and conflict(u, t)) then return true end
@@ -41,7 +41,7 @@ if not waited and tickets - waiting > 1 and excluded() then
   finish()
   return 'busy'
 end
-if partial(t) or tickets > 1 and a.kin then set_odd(a.kin) end
+if partial(t) or tickets > 1 and a.shares_identity then set_pairwise(a.shares_identity) end
 forget_looks()
 if a.meta then t.i = a.meta end
 if a.content then call('HSET', INFO, 'c:' .. id, a.content) end

@@ -31,10 +31,10 @@ if newer then return refuse_format(newer, a.about) end
 
 local server, replication = redis.pcall("INFO", "server"), redis.pcall("INFO", "replication") -- may not be permitted
 
-local function told(text, field) return type(text) == 'string' and text:match(field .. ':(%x+)') or '' end
+local function read_field(text, field) return type(text) == 'string' and text:match(field .. ':(%x+)') or '' end
 
-local run, before = told(server, 'run_id'), told(replication, 'master_replid2')
-local life = run .. ':' .. told(replication, 'master_replid')
+local run, before = read_field(server, 'run_id'), read_field(replication, 'master_replid2')
+local life = run .. ':' .. read_field(replication, 'master_replid')
 
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -52,7 +52,7 @@ local same_life = version and (of == life or of:match('^%x*') == run and never_p
 
 local closes
 if not version then
-  closes = a.version ~= '' or a.strict and (tonumber(told(server, 'uptime_in_seconds')) or 0) * 1000 < math.max(longest, a.term)
+  closes = a.version ~= '' or a.strict and (tonumber(read_field(server, 'uptime_in_seconds')) or 0) * 1000 < math.max(longest, a.term)
 else
   closes = not same_life or state == 'f' and a.version ~= '' and a.version ~= version
 end

@@ -11,7 +11,7 @@
 --   TERM   zset    ticket -> deadline in server ms: of the lease, or of a waiter's liveness
 --   WAIT   zset    ticket -> number: those that do not hold yet
 --   INFO   hash    ticket -> record; c:ticket -> content; s:name -> ticket of a sequence;
---                  odd -> 1 when counts do not decide (byte ranges, kin); top -> highest number granted;
+--                  pairwise -> 1 when counts do not decide (byte ranges, kin); top -> highest number granted;
 --                  readers -> 1 when no exclusive ticket of a sequence holds; p:mount lock owner -> the ticket
 --                  with which it holds; kin, looked, seen: what is covered, see common.lua
 --   FENCE  string  the last number given; if L is uncontended, or was, and has been given back, to whom as well, and which of these:

@@ -24,7 +24,7 @@ local function find_waiting(ids)
   return found
 end
 
-local function beat(ids, livenesses)
+local function keep_alive(ids, livenesses)
   call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
   expire()
   local lives, longest, found = {}, 0, find_waiting(ids)
@@ -62,7 +62,7 @@ for i = 0, #a.places / 3 - 1 do
     ids[#ids + 1], livenesses[#livenesses + 1] = a.tickets[at], a.tickets[at + 1]
     at = at + 2
   end
-  if not pcall(beat, ids, livenesses) then
+  if not pcall(keep_alive, ids, livenesses) then
     for _, ticket in ipairs(ids) do tell(ticket, -1, -1) end -- it hears what is wrong there
   end
 end

@@ -4,7 +4,7 @@ local clock = call('TIME')
 local now_us = clock[1] * 1000000 + clock[2]
 local now = math.floor(now_us / 1000)
 
-local value, uncontended, who, tickets, waiting, odd, top, broken -- see look
+local value, uncontended, who, tickets, waiting, pairwise, top, broken -- see look
 local uncontended_head, uncontended_claim -- of L: what stands before what was asked for, and that
 
 -- What a mount that starts again finds its leases by; kept with the lease is t.f, its path.  Those that another mount has
@@ -81,8 +81,8 @@ local function look()
   uncontended = nil
   tickets = call('ZCARD', ORDER)
   waiting = tickets > 0 and call('ZCARD', WAIT) or 0
-  local marks = tickets > 0 and call('HMGET', INFO, 'odd', 'top') or {}
-  odd, top = marks[1] == '1' and not sequence, tonumber(marks[2] or 0)
+  local marks = tickets > 0 and call('HMGET', INFO, 'pairwise', 'top') or {}
+  pairwise, top = marks[1] == '1' and not sequence, tonumber(marks[2] or 0)
   if tickets > 0 then
     broken = call('ZCARD', TERM) ~= tickets or waiting > tickets
   else

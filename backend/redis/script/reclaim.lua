@@ -47,7 +47,7 @@ local function reclaim()
   end
   remember(id, t)
   save(id, t)
-  if partial(t) or a.kin then set_odd(a.kin) end
+  if partial(t) or a.shares_identity then set_pairwise(a.shares_identity) end
   forget_looks()
   hold(id, t, now + a.left)
   finish()

@@ -23,7 +23,7 @@ local function undo(into, t)
         local held = other ~= into and load(other)
         if held and conflict(held, t) then return true end
       end
-      if partial(t) and not odd then set_odd() end
+      if partial(t) and not pairwise then set_pairwise() end
       save(into, t)
       hold(into, t, tonumber(call('ZSCORE', TERM, into)))
       return

@@ -27,7 +27,7 @@ for _, id in ipairs(found) do
     t.s = left
     set_mode(t)
     forget_undone(t, a.start, a.finish)
-    if partial(t) and not odd then set_odd() end
+    if partial(t) and not pairwise then set_pairwise() end
     forget_looks()
     save(id, t)
     hold(id, t, tonumber(call('ZSCORE', TERM, id)))

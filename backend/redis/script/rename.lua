@@ -50,7 +50,7 @@ call('ZADD', TERM, number_text(deadline), id)
 call('ZADD', LIST, '0', leaf)
 save(id, t)
 if content then call('HSET', INFO, 'c:' .. id, content) end
-if partial(t) then set_odd() end
+if partial(t) then set_pairwise() end
 hold(id, t, deadline)
 if waiting > 0 then -- with numbers before this one, and another deadline in mind
   call('HSET', INFO, 'top', number_text(number))

@@ -59,7 +59,7 @@ local function guard(id, t, left, delay)
   if t.n then call('HSET', INFO, 's:' .. t.n, id) end
   if content then call('HSET', INFO, 'c:' .. id, content) end
   save(id, t)
-  if partial(t) and not odd then set_odd() end
+  if partial(t) and not pairwise then set_pairwise() end
   hold(id, t, deadline)
 end
 
@@ -94,7 +94,7 @@ call('ZREM', WAITERS, '') -- a write that a full server permits, before those it
 expire()
 local found, held, delay, guards = false, false, 0, true
 local denied = a.word and who == 'foreign' and not a.fence
-local mine, others, told = {}, {}, {}
+local mine, others, notified = {}, {}, {}
 local ends, meant = {}, {}
 for _, id in ipairs(a.ends or {}) do meant[id] = true end
 local function consider(id, at)
@@ -126,8 +126,8 @@ for _, e in ipairs(denied and {} or ends) do
   local id, t = unpack(e)
   if t.m == a.mount then
     mine[#mine + 1] = id
-  elseif not is_guard(t) and not told[t.m] then
-    told[t.m] = true
+  elseif not is_guard(t) and not notified[t.m] then
+    notified[t.m] = true
     others[#others + 1] = t.m
   end
   if not is_guard(t) or guards then -- guards end when there is nothing else

@@ -2,7 +2,7 @@
 --
 -- KEYS: L of each, MINE
 -- tickets: ticket and ttl of each
--- → for each 1, or 0: renew.lua is to be asked
+-- → for each 1, or 0: renew.lua is to be claim
 local a = cmsgpack.unpack(ARGV[1])
 local result, leases = {}, false
 local MINE = KEYS[#KEYS]
@@ -11,14 +11,14 @@ local function renew(L, id, ttl)
   local value = redis.pcall('GET', L)
   if type(value) ~= 'string' or value:sub(1, #UNCONTENDED + 32) ~= UNCONTENDED .. id then return 0 end
   local delay, at = value:match('^%d+ %d+ (%d+) ()', #UNCONTENDED + 33)
-  local asked = at and cmsgpack.unpack(value:sub(at))
-  if type(asked) ~= 'table' or asked.ttl ~= ttl or asked.mode ~= 0 then return 0 end
+  local claim = at and cmsgpack.unpack(value:sub(at))
+  if type(claim) ~= 'table' or claim.ttl ~= ttl or claim.mode ~= 0 then return 0 end
   if delay ~= '0' then
     if call('PTTL', L) <= tonumber(delay) then return 0 end -- its term is over
     ttl = ttl + delay
   end
   call('PEXPIRE', L, string.format('%.0f', ttl))
-  leases = leases or asked.kind == 1
+  leases = leases or claim.kind == 1
   return 1
 end
 
