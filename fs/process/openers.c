@@ -18,7 +18,7 @@
 
 #define OPENERS_TOGETHER 100    /* milliseconds: who asks within them shares a walk */
 #define OPENERS_WAITED_FOR 1000 /* milliseconds from walk to walk while somebody waits */
-#define OPENERS_RETRY_MAX 10000 /* milliseconds from walk to walk while a file stays unsure and nobody waits */
+#define OPENERS_RETRY_MAX 1000  /* milliseconds from walk to walk while a file stays unsure and nobody waits */
 #define OPENERS_SHARE 10        /* walks use one part of so many of a processor */
 #define OPENERS_EMPTY_WALKS 2   /* so many in a row are certain */
 #define OPENERS_PIECE 65536

@@ -39,6 +39,9 @@ expect eventually 5 owned_by flock "${actor_pid[A]}"
 expect_is "$(attribute flock owner)" "*\\(daemon restarted\\)"
 expect_is "$(cut -f1-2,5,7 "$MNT/.leasefs/locks" | tail -1)" "flock	flock	${actor_pid[A]}	*\\(daemon restarted\\)"
 expect_is "$(sed -n 's/^leasefs_surviving_locks //p' "$MNT/.leasefs/metrics")" 1
+if [ -x "$(dirname "$LEASEFS")/leaserun" ]; then
+    expect_is "$("$(dirname "$LEASEFS")/leaserun" --status "$MNT/flock")" "*held*${actor_pid[A]}*\\(daemon restarted\\)*"
+fi
 says B 'b = op("flock", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
 says B 'acquire("flock")' EEXIST
 says B 'rm("flock")' EPERM
