@@ -312,7 +312,9 @@ void tree_unlink(struct tree *tree, struct node *node)
         g_hash_table_remove(tree->links, &key);
     }
     node->linked = false;
-    node->ino = tree->next_ino++; /* the next lock of this name is another file */
+    if (LIST_EMPTY(&node->handles)) { /* else the kernel knows that file by its number, also when we have ended */
+        node->ino = tree->next_ino++; /* the next lock of this name is another file */
+    }
 }
 
 bool tree_path(const struct node *node, char *buffer, size_t size)

@@ -187,7 +187,7 @@ void tree_invalidate(struct tree *tree, struct node *node);
 /* Makes a hard link: from now on both nodes have the same st_ino.  They stay two nodes, because each name is a lock of
  * its own.  Call it within the request that links them. */
 void tree_link(struct tree *tree, struct node *node, struct node *other);
-/* The node's name is gone: it leaves its hard links. */
+/* The node's name is gone: it leaves its hard links.  It keeps the st_ino while a file of it is open. */
 void tree_unlink(struct tree *tree, struct node *node);
 /* st_nlink. */
 static inline unsigned tree_links(const struct tree *tree, const struct node *node)

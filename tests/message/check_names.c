@@ -183,14 +183,28 @@ END_TEST
 START_TEST(lock_of_a_name_that_was_linked_is_another_file)
 {
     uint64_t node = lease_of(alice, "tmp");
+    uint64_t linked = wire_node(w, wire_link(w, node, "L"));
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "tmp")), 0);
+    node = lease_of(bob, "tmp");
+    ck_assert_uint_ne(attributes(linked).ino, attributes(node).ino);
+    ck_assert_uint_eq(attributes(node).nlink, 1);
+}
+END_TEST
+
+/* By it the next daemon finds who has it open: the kernel need not have asked since. */
+START_TEST(file_of_a_name_that_was_linked_keeps_its_number_while_it_is_open)
+{
+    uint64_t node = lease_of(alice, "tmp");
     w->pid = bob;
     struct wire_file reader = wire_opened(w, node, O_RDONLY); /* the name keeps its node */
+    uint64_t number = attributes(node).ino;
     w->pid = alice;
     uint64_t linked = wire_node(w, wire_link(w, node, "L"));
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "tmp")), 0);
     ck_assert_uint_eq(lease_of(bob, "tmp"), node);
-    ck_assert_uint_ne(attributes(linked).ino, attributes(node).ino);
+    ck_assert_uint_eq(attributes(node).ino, number);
     ck_assert_uint_eq(attributes(node).nlink, 1);
+    ck_assert_uint_eq(attributes(linked).nlink, 1);
     w->pid = bob;
     ck_assert_int_eq(wire_close(w, reader), 0);
 }
@@ -1029,6 +1043,7 @@ int main(void)
     tcase_add_test(cases, node_that_gave_way_while_it_is_asked_for_is_among_all);
     tcase_add_test(cases, link_acquires_the_name_with_content_and_inode);
     tcase_add_test(cases, lock_of_a_name_that_was_linked_is_another_file);
+    tcase_add_test(cases, file_of_a_name_that_was_linked_keeps_its_number_while_it_is_open);
     tcase_add_test(cases, link_to_a_held_name_is_refused);
     tcase_add_test(cases, link_of_a_file_that_is_being_moved_waits);
     tcase_add_test(cases, rename_moves_the_callers_own_lease);
