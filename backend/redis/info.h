@@ -1,7 +1,7 @@
 /* info: judges the text of INFO: can a Redis server be trusted with leases?
  *
- * Each line is a sentence without the server's name, a new string.  An error means that the server cannot keep leases,
- * a warning that it may lose some.  A field that is missing is not judged.
+ * Each line is a sentence without the server's name, a new string.  An error means that the server cannot keep leases;
+ * a warning, that it may lose some.  Missing fields are ignored.
  */
 #ifndef BACKEND_REDIS_INFO_H
 #define BACKEND_REDIS_INFO_H

@@ -54,7 +54,7 @@ bool redis_key_is_side(const char *key)
     return g_str_has_prefix(key, REDIS_SIDE);
 }
 
-/* What stands between the first { and the next } counts, if anything does. */
+/* The text between the first { and the next } is the tag, unless it is empty. */
 bool redis_key_has_tag(const char *key)
 {
     const char *open = strchr(key, '{'), *close = open ? strchr(open, '}') : NULL;

@@ -2,7 +2,7 @@
  *
  * They are noted in order, but some may be left over, by mounts that died.  So they are asked for in parts, and then
  * which of a part are there, which removes the others: no request takes the server long.  All of them together take no
- * longer than one may.  The tickets of a queue come with what is to be told of them, in one request for each part.
+ * longer than one may.  The tickets of a queue come with their descriptions, in one request for each part.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@ struct redis_listing {
     struct redis *r;
     char *directory;
     GBytes *after;    /* the next part begins behind it */
-    const char *last; /* of the names that were told */
+    const char *last; /* of the names that were listed */
     size_t max;
     clock_ms until; /* it is answered by then */
     GStringChunk *names;

@@ -30,12 +30,12 @@
 #define REDIS_META_MAX 4096
 #define REDIS_COMPLAIN_EVERY 1000 /* ms between logged errors of one kind */
 
-/* A name that another mount or client holds, and that the server is to tell of. */
+/* A name that another mount or client holds, whose changes the server reports. */
 struct redis_watch {
     TAILQ_ENTRY(redis_watch) link;
     char *name;
     char *names; /* the key of its directory's names, if it may be a ticket; else NULL */
-    bool rests;  /* the server is not to tell of it, because a ticket of this mount waits for it */
+    bool rests;  /* the server need not report it, because a ticket of this mount waits for the lock */
 };
 
 /* What uncontended.c keeps. */
@@ -56,24 +56,24 @@ struct redis {
     TAILQ_HEAD(redis_watches, redis_watch) watched; /* the same, the last looked up first */
     LIST_HEAD(, redis_revocation) revocations;
     LIST_HEAD(, redis_listing) listings;
-    GString *key;        /* the one that was made last */
-    GStringChunk *arena; /* keys of the call that is being made */
-    GArray *arguments;   /* struct redis_argument: the same, in order */
-    GByteArray *packed;  /* and its argument */
+    GString *key;        /* see redis_key_make */
+    GStringChunk *arena; /* keys and words of the call that is being built */
+    GArray *arguments;   /* struct redis_argument: its KEYS, in order */
+    GByteArray *packed;  /* its ARGV[1] */
     char *identity;      /* see redis_identity */
-    char *address;       /* to show */
+    char *address;       /* for messages */
     char *about;         /* how the mount describes itself: see backend/format.h */
     enum redis_kind kind;
     bool was_up;
     clock_ms down_since;
     int64_t timeout;     /* of a request */
-    GPtrArray *warnings; /* of INFO, as of when it came up */
+    GPtrArray *warnings; /* about INFO, when the server came up last */
     bool warned;         /* the warnings of the first time are logged, by the preflight or here */
     clock_ms complained; /* when the last error was logged */
-    unsigned probing;    /* side keys that are being read to find the one of the wrong type */
+    unsigned probing;    /* pending requests that look for the side key of a wrong type */
     struct epoch epoch;
-    unsigned wait;                   /* replicas that must have what is believed */
-    struct redis_recovery *recovery; /* until all is found that this mount held before; or NULL */
+    unsigned wait;                   /* replicas that must confirm a grant */
+    struct redis_recovery *recovery; /* until all leases of the daemon before are found; or NULL */
     struct redis_uncontended uncontended;
     LIST_HEAD(, redis_stat_flow) stats;
     LIST_HEAD(, redis_directory_flow) directory_flows;
@@ -138,7 +138,8 @@ void redis_call_number(struct redis_call *call, const char *field, int64_t numbe
 void redis_call_flag(struct redis_call *call, const char *field, bool is);
 void redis_call_unsigned(struct redis_call *call, const char *field, uint64_t number); /* as text; 0: none */
 void redis_call_bytes(struct redis_call *call, const char *field, GBytes *bytes);      /* NULL: '' */
-/* What is packed next; its count is written last (pack_count), at the place that is returned. */
+/* Begins an array.  The caller packs its values, and then gives their count to pack_count with the returned position.
+ */
 guint redis_call_array(struct redis_call *call, const char *field);
 void redis_call_range(struct redis_call *call, uint64_t lock_owner, uint64_t start, uint64_t end);
 void redis_call_segments(struct redis_call *call, const GArray *segments); /* struct backend_segment */
@@ -148,7 +149,7 @@ void redis_call_identity(struct redis_call *call, const struct remote_ticket *t,
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim);
 /* Keys and first fields of a call about a ticket. */
 void redis_call_ticket(struct redis_call *call, const struct remote_ticket *t);
-/* What is to be sent, KEYS and then ARGV; until redis_call_end. */
+/* The built KEYS and ARGV, valid until redis_call_end. */
 const struct redis_argument *redis_call_arguments(struct redis_call *call, size_t *ret_keys, size_t *ret_count);
 void redis_call_end(struct redis *r);
 /* ms for a request; 0: the default.  While the server has been away for long, requests fail sooner. */
@@ -198,7 +199,7 @@ uint64_t redis_send_request(struct remote_request *request, struct remote_ticket
 /* The keys and the id of a lease, in a call of uncontended_recover.lua. */
 void redis_uncontended_add_lease(struct redis_call *call, const char *id, const char *path);
 void redis_uncontended_init(struct redis *r);
-/* Sends nothing more; before the tickets are freed.  Frees the rest; behind the connection. */
+/* At the end: _stop before the connection is freed, so that nothing is sent any more; _clear after it. */
 void redis_uncontended_stop(struct redis *r);
 void redis_uncontended_clear(struct redis *r);
 
@@ -218,11 +219,11 @@ void redis_watch_lock(struct remote *remote, struct remote_ticket *t);
 /* --- revoke.c --- */
 
 void redis_revoke(struct remote_request *request);
-/* Why a ticket has ended, as messages say it. */
+/* The end that a message names. */
 enum backend_end redis_end(const char *why);
-/* The mount with that channel wants to know when what it has ended is known here. */
+/* The mount with that channel has ended tickets, and asks this mount to confirm that it has read so. */
 void redis_revoke_confirm(struct redis *r, const char *mount, const char *number);
-/* What this mount has ended is known by one more. */
+/* Another mount confirms that it has read what this one has ended. */
 void redis_revoke_confirmed(struct redis *r, const char *number);
 /* At the end: completions are not called. */
 void redis_revoke_end_all(struct redis *r);
@@ -262,18 +263,18 @@ void redis_list_end_all(struct redis *r);
 /* --- watch.c --- */
 
 void redis_watch_name(struct remote *remote, const char *name);
-/* The server has told that the lock of this name has changed (NULL: any may have). */
+/* The server reports that the lock of this name has changed; NULL: any lock may have. */
 void redis_watch_changed(struct redis *r, const char *name);
-/* That key has changed, which is no lock's. */
+/* The same of a side key. */
 void redis_watch_side_changed(struct redis *r, const char *key, size_t length);
-/* No ticket of this mount waits for the lock any more: the last one was granted, or ended. */
+/* The last ticket of this mount that waited for the lock was granted, or has ended. */
 void redis_watch_resume(struct redis *r, const char *name, bool granted);
 void redis_watch_end_all(struct redis *r);
 
 /* --- recover.c --- */
 
 void redis_recover(struct remote *remote, backend_recover_each *found, void *arg);
-/* At the end: nothing more is found. */
+/* At the end: no further lease is found. */
 void redis_recover_stop(struct redis *r);
 
 #endif

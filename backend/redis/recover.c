@@ -81,7 +81,7 @@ static GBytes *recover_meta(struct redis_recovery *recovery, const redisReply *r
     return recovery->meta;
 }
 
-/* See recover.lua.  One that this mount could not have had, or has been told of, is passed over. */
+/* See recover.lua.  Skips a lease that this mount cannot have had, or has already. */
 static void recover_restore(struct redis_recovery *recovery, const struct recovery_lease *lease,
                             const redisReply *reply, clock_ms sent)
 {
@@ -122,7 +122,8 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
         t->head.deadline = remote_deadline(sent, claim.ttl);
         t->due_after = claim.ttl / 3;
     }
-    t->due = renews && was_due ? clock_now() + claim.ttl / 3 : clock_now(); /* so that it is renewed, if it is to be */
+    t->due =
+        renews && was_due ? clock_now() + claim.ttl / 3 : clock_now(); /* so that it is renewed, if it needs to be */
     remote_ticket_schedule(&r->remote, t);
     g_bytes_unref(content);
     g_free(name);

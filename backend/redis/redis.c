@@ -1,9 +1,9 @@
 /* redis: leases in a Redis server.
  *
  * The server decides, in scripts (script/); this mount keeps what it needs
- * to know of its own tickets, and when each is to be seen to again.  A waiter
- * is told on this mount's channel that it holds, and claims; a lost message
- * costs it no more than REMOTE_HEARTBEAT.
+ * to know of its own tickets, and when each needs attention.  A message on this
+ * mount's channel says that a waiter holds; the mount then claims.  A lost
+ * message costs it REMOTE_HEARTBEAT at most.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static void redis_on_info(void *arg, const struct redis_answer *answer)
     GPtrArray *problems, *warnings;
     remote_request_free(request);
     if (answer->outcome != REMOTE_ANSWERED || !answer->reply->str) {
-        return; /* INFO may not be permitted: the mount has been told */
+        return; /* INFO may not be permitted: the preflight has warned */
     }
     problems = g_ptr_array_new_with_free_func(g_free);
     warnings = g_ptr_array_new_with_free_func(g_free);

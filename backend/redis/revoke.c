@@ -5,7 +5,7 @@
  *
  * It is complete when all know of it: this mount's tickets are named by the answer,
  * and each other mount that the server could tell says when it has heard.  One
- * that was told and says nothing, as it is stopped or cut off, is not waited for
+ * that gets the message and does not confirm it, because it is stopped or cut off, is not waited for
  * longer than REDIS_HEARD_MAX.
  */
 #include <inttypes.h>

@@ -3,8 +3,8 @@
  */
 #include "backend/redis/script.h"
 
-/* The order of the parts is theirs, not the alphabet's.  With `true` what it answers is believed: that a ticket holds,
- * or that the store is closed, from when on it is counted for how long; or that others hold no more, on whichever
+/* The order of the parts is theirs, not the alphabet's.  With `true` replicas must confirm what the script wrote
+ * (option wait=): that a ticket holds, that the store is closed, or that others do not hold any more, on whichever
  * master.
  */
 /* clang-format off */

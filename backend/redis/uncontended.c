@@ -1,7 +1,7 @@
 /* uncontended: short scripts for a lock with one ticket.
  *
- * Most locks have one ticket at a time.  Such a lock has no side keys but its fencing token: the value of its key says
- * who holds it, and is what the mount packed, so that the server neither packs nor compares anything.  Each of the
+ * Most locks have one ticket at a time.  Such a lock has no side keys but its fencing token: the value of its key names
+ * its holder, and is what the mount packed, so the server packs and compares nothing.  Each of the
  * scripts uncontended_*.lua does one operation on such a lock, and changes nothing and answers nil (in a list: 0) if
  * the lock is another; then the mount sends the full script, which begins with look.lua and common.lua.
  *

@@ -2,7 +2,7 @@
  *
  * The server tells once when a key has changed, by whomever (CLIENT TRACKING).  A renewal is such a change, too: if the
  * filesystem still wants to know, the key is looked at and watched again, which is one small request for a term.  So
- * that a listing of a large directory costs no more, the names looked up last are watched, REDIS_WATCH_MAX of them.
+ * that a listing of a large directory costs little, only the REDIS_WATCH_MAX names looked up last are watched.
  *
  * A ticket has no key of its own.  It is among the names of its directory for as long as it is in the queue, so where
  * there is no lock of a name that a ticket may have, those are watched: they change when one comes or goes, not when it
@@ -64,7 +64,7 @@ static void watch_on_looked(void *arg, const struct redis_answer *answer)
     remote_request_free(request);
 }
 
-/* What changes behind this is told. */
+/* The server reports every change behind this. */
 static void watch_look(struct redis *r, struct redis_watch *watch)
 {
     const struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, watch->name);

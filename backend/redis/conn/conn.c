@@ -9,7 +9,7 @@
  * ends both.  An attempt is made on each address of the host, then there is a
  * pause, then it is asked where the server is (locate.h), and the host looked up again.
  *
- * What is to be done is done in `conn_on_work`, which is fed to the loop so that it
+ * All work is done in `conn_on_work`, which is fed to the loop so that it
  * runs behind all other events of a turn: there requests are sent, timeouts found
  * and the one timer set.
  */
@@ -44,7 +44,7 @@ static int64_t conn_pause_max(struct redis_conn *conn, clock_ms now)
     return MIN(most, MAX(conn_time_left(conn, now) / 8, REDIS_RETRY_SOON));
 }
 
-/* How long an attempt may take, of at most that: another one is to be made in time. */
+/* How long an attempt may take, at most `most`: another one must still be possible in time. */
 static int64_t conn_attempt_max(struct redis_conn *conn, clock_ms now, int64_t most)
 {
     return MIN(most, MAX(conn_time_left(conn, now) / 2, REDIS_CONNECT_SOON));

@@ -1,12 +1,12 @@
 /* conn: one Redis server, as the backend sees it.
  *
- * Two connections of hiredis on the loop: one for commands, one for Pub/Sub.
- * Both are made again, with jittered backoff, whenever they are lost; a request
- * that was under way is then sent again, until its time is up.  So a request
- * must be safe to repeat: it was perhaps carried out though its reply was lost.
+ * It keeps two connections of hiredis on the loop: one for commands, one for Pub/Sub.
+ * When they are lost, it makes both again, with jittered backoff, and sends
+ * pending requests again until their timeout.  So a request must be safe to
+ * repeat: the server may have carried it out although the reply was lost.
  *
  * Up means: connected, authenticated, database selected, scripts loaded,
- * subscribed, and asked to be told of what `redis_conn_watch` names.  Requests
+ * subscribed, and tracking what `redis_conn_watch` names.  Requests
  * that arrive while it is not up wait in order.  Requests sent in one turn of the
  * loop leave in one write.
  *
@@ -40,7 +40,7 @@ struct redis_conn;
 #define REDIS_RETRY_SOON 100   /* the same when it is needed soon: see struct redis_conn_events */
 #define REDIS_CONNECT_SOON 250 /* what an attempt has at least then */
 #define REDIS_STAMP_MAX 31
-#define REDIS_STEADY 200 /* up for so long, the pauses begin anew */
+#define REDIS_STEADY 200 /* after so long a time up, the pauses start at the minimum again */
 
 struct redis_conn_options {
     struct redis_uri uri;                          /* copied */
@@ -52,7 +52,7 @@ struct redis_conn_options {
     int64_t command_timeout;
     int64_t connect_timeout;
     int64_t retry_max;                /* between two attempts to connect; 0: REDIS_RETRY_MAX */
-    unsigned wait;                    /* how many replicas must have what is to be believed; 0: it is not asked */
+    unsigned wait;                    /* replicas that must confirm a write; 0: none */
     const char *mark;                 /* a key that is written and deleted before they are asked; copied */
     bool keepalive;                   /* TCP keepalive (15 s) */
     const char *channel;              /* this mount's, subscribed; copied */
@@ -64,7 +64,7 @@ struct redis_conn_options {
 struct redis_script {
     const char *name; /* for logs */
     const char *text;
-    bool confirmed; /* what it answers is believed in, so that `wait` replicas must have it before it is told */
+    bool confirmed; /* `wait` replicas must confirm what it wrote before its answer is reported */
 };
 
 struct redis_argument {
@@ -72,7 +72,7 @@ struct redis_argument {
     size_t length;
 };
 
-/* What is known with the outcome.  Valid during the callback only. */
+/* An outcome and its details.  Valid during the callback only. */
 struct redis_answer {
     enum remote_outcome outcome;
     const redisReply *reply; /* of the server; an error if it is REFUSED; else NULL */
@@ -130,16 +130,15 @@ void redis_conn_start(struct redis_conn *conn, struct ev_loop *loop, const struc
 /* Ends it; callbacks of requests under way are not called.  NULL is allowed. */
 void redis_conn_free(struct redis_conn *conn);
 
-/* Counts (+1, -1) who waits for a message or a change of a key: while there is
- * one, the Pub/Sub connection is asked for a sign of life whenever it was silent
- * for twice the time of a reply.  A connection that nobody waits for costs no wake-ups. */
+/* Counts (+1, -1) those that wait for a message or a change of a key.  While there is one, a Pub/Sub connection that
+ * was silent for twice the time of a reply is probed.  Otherwise it costs no wake-ups. */
 void redis_conn_keep(struct redis_conn *conn, int more);
 
 bool redis_conn_is_up(const struct redis_conn *conn);
-/* Why it is not up, or what it has lately refused for the time being, one line; "" if it answers. */
+/* One line: why it is not up, or what it has refused for the time being; "": it answers. */
 const char *redis_conn_error(const struct redis_conn *conn);
 
-/* Where Sentinels or a Cluster say that it is, "host:port"; NULL: nobody has said so, or the URI does. */
+/* "host:port", as Sentinels or a Cluster say; NULL: they have not, or the URI says it. */
 const char *redis_conn_place(const struct redis_conn *conn);
 
 /* Counters since the start, and since when it is up. */
@@ -159,9 +158,9 @@ struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn);
  * ASK, and READONLY and MOVED (over a new connection: another server may have the
  * data by then) are tried again until the time is up.  VERSION, which scripts say, ends the connection, and they are
  * called again on a new one.  Behind `arguments` stands, when it is sent, what redis_conn_stamp has said last.
- * With the option `wait` one WAIT closes all scripts that are `believed` and leave in one turn: their replies are told
- * when it was met, and when it was not, in half of `command_timeout`, the outcome is UNKNOWN.
- * Returns an id for redis_conn_forget, never 0. */
+ * With the option `wait` one WAIT follows all scripts with `confirmed` that leave in one turn: their replies are
+ * reported when it was met, and when it was not, in half of `command_timeout`, the outcome is UNKNOWN. Returns an id
+ * for redis_conn_forget, never 0. */
 uint64_t redis_conn_call(struct redis_conn *conn, const struct redis_script *script, size_t keys,
                          const struct redis_argument *arguments, size_t count, int64_t timeout,
                          redis_answered *answered, void *arg);
@@ -176,8 +175,7 @@ uint64_t redis_conn_command(struct redis_conn *conn, const struct redis_argument
 uint64_t redis_conn_try(struct redis_conn *conn, const struct redis_argument *arguments, size_t count, int64_t timeout,
                         redis_answered *answered, void *arg);
 
-/* Its callback is not called any more; it is carried out all the same if it was
- * sent, and is not sent if it was not (true is returned then). */
+/* Drops the callback of a request.  The server still carries out one that was sent; true: it was not, and never is. */
 bool redis_conn_forget(struct redis_conn *conn, uint64_t id);
 
 /* Tells `changed` once when the key changes, expires or is deleted, by whomever

@@ -23,8 +23,8 @@ struct redis_address {
 
 struct ssl_st;
 
-/* The most that one reply may take: what we ask for is far below that, and whatever it is, the server may be a
- * stranger, or what a stranger has written there. */
+/* The largest reply that is accepted.  Ours are far smaller, but the server may be a stranger's, or have a stranger's
+ * data. */
 #define REDIS_REPLY_ELEMENTS 65536
 #define REDIS_REPLY_BYTES (8 << 20)
 
@@ -38,7 +38,7 @@ struct redis_cap {
 
 /* Caps the replies of a context; the structure must outlive it. */
 void redis_cap(struct redis_cap *cap, redisContext *context);
-/* Whether what has come of a reply is, or says that it will be, too large. */
+/* Is the part of a reply that has arrived, or the size that it announces, too large? */
 bool redis_cap_exceeded(struct redis_cap *cap, const redisContext *context);
 /* A reply is complete: the next may take as much. */
 void redis_cap_renew(struct redis_cap *cap);
@@ -96,18 +96,18 @@ int redis_link_open(struct redis_link *link, const struct redis_address *address
 /* Is it open, but its TLS handshake not done? */
 bool redis_link_in_handshake(const struct redis_link *link);
 
-/* Silently; also when it is closed.  What is not written yet is dropped. */
+/* Closes it without an event, if it is open.  Unwritten output is dropped. */
 void redis_link_close(struct redis_link *link);
 
-/* The same, and what the other side has not got yet never gets there (over TCP): a request must not be carried out
- * behind what is said on the next connection. */
+/* The same, and over TCP bytes that are still on their way never arrive: the server must not carry out an old request
+ * behind those of the next connection. */
 void redis_link_abandon(struct redis_link *link);
 
 /* Appends a command to the output of a link that is open. */
 void redis_link_append(struct redis_link *link, int count, const char **arguments, const size_t *lengths);
 
 /* Writes what was appended, as far as the socket takes it now, the rest from the
- * loop.  False: it failed; `closed` will be told from the loop. */
+ * loop.  False: it failed; `closed` follows from the loop. */
 bool redis_link_flush(struct redis_link *link);
 
 #endif

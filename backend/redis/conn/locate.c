@@ -21,7 +21,7 @@ enum locate_state {
     LOCATE_IDLE,
     LOCATE_ASKING,
     LOCATE_WATCHING, /* a Sentinel is to tell */
-    LOCATE_WAITING   /* others are to be asked quietly */
+    LOCATE_WAITING   /* others must be asked quietly */
 };
 
 /* Answers in the order of the questions. */
@@ -44,7 +44,7 @@ struct redis_locate {
     struct redis_link link;
     enum locate_step step;
     int64_t slot;
-    char *found; /* the host that was told of */
+    char *found; /* the host that was named */
     uint16_t found_port;
     GString *errors; /* of those that were asked */
     struct ev_timer timer;
@@ -139,7 +139,7 @@ static void locate_connect(struct redis_locate *l)
     }
 }
 
-/* What was tried has failed: there may be another address. */
+/* The address that was tried has failed: there may be another. */
 static void locate_fail(struct redis_locate *l, const char *why)
 {
     redis_link_close(&l->link);

@@ -1,8 +1,8 @@
 /* locate: which server has the data.
  *
- * With redis:// that is the one that the URI names.  Sentinels are asked in turn which server is the master of that
- * name, nodes of a Cluster which one has the hash slot of the prefix: the first that answers is believed, whoever is
- * asked next time is another one.  So what they say may be old, or wrong: whether a server is a master, it says itself.
+ * With redis:// the URI names it.  Sentinels are asked in turn for the master of that name, and nodes of a Cluster for
+ * the one with the hash slot of the prefix.  The first answer counts, and the next request goes to another of them.  An
+ * answer may be old or wrong, so the server itself must say that it is a master.
  */
 #ifndef BACKEND_REDIS_CONN_LOCATE_H
 #define BACKEND_REDIS_CONN_LOCATE_H
@@ -20,7 +20,7 @@ struct ev_loop;
 struct redis_locate;
 struct ssl_ctx_st;
 
-/* What does not change while there is one; all borrowed. */
+/* They do not change while it lives; all borrowed. */
 struct redis_locate_options {
     const struct redis_uri *uri;  /* without a path */
     const char *user, *password;  /* for whom is asked; or NULL */
@@ -29,17 +29,17 @@ struct redis_locate_options {
     struct ssl_ctx_st *tls_trust; /* of tls.h, where the URI wants TLS */
 };
 
-/* It is HOST:PORT (borrowed), or NULL and why nobody tells: once for each redis_locate_ask, perhaps from inside it.
- * Later, too, without having been asked, when Sentinels have made another server the master. */
+/* The server is HOST:PORT (borrowed); or NULL, and why nobody names one.  Called once for each redis_locate_ask,
+ * perhaps from inside it, and again when Sentinels have made another server the master. */
 typedef void redis_located(void *arg, const char *host, uint16_t port, const char *error);
 
 struct redis_locate *redis_locate_new(const struct redis_locate_options *options, struct ev_loop *loop,
                                       redis_located *located, void *arg);
 /* Asks all of them once, as far as that is needed. */
 void redis_locate_ask(struct redis_locate *locate);
-/* Whether that is what a master says to ROLE. */
+/* Is that a master's answer to ROLE? */
 bool redis_locate_is_master(const redisReply *reply);
-/* Nothing is told any more. */
+/* No callback follows. */
 void redis_locate_free(struct redis_locate *locate);
 
 #endif

@@ -8,7 +8,7 @@
  * makes it useless they return, as one line in `error` (REDIS_ERROR_SIZE bytes).
  *
  * The connection for Pub/Sub is made first, since the other one must name it, and
- * to the same address, to be told of what it watches.
+ * to the same address, as the target of its tracking.
  */
 #ifndef BACKEND_REDIS_CONN_PRIVATE_H
 #define BACKEND_REDIS_CONN_PRIVATE_H
@@ -148,9 +148,9 @@ bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, c
 
 void redis_conn_request_init(struct redis_conn *conn);
 void redis_conn_request_free(struct redis_conn *conn);
-/* It is up: `up` is told, then all may be sent. */
+/* It is up: calls `up`, then all may be sent. */
 void redis_conn_request_resume(struct redis_conn *conn);
-/* What was under way waits again. */
+/* Sent requests wait again. */
 void redis_conn_request_lost(struct redis_conn *conn);
 /* A reply on the connection for commands; takes it.  False: the connection is useless. */
 bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char *error);

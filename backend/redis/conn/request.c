@@ -7,7 +7,7 @@
  *
  * WAIT holds up what is behind it on its connection, so it goes behind all that leave in one turn, and what comes
  * meanwhile leaves with the next.  It speaks of the last write of its own connection (client.woff; until Redis 7.2 of
- * all that was written before the last command), and a script that finds all as it is to be writes nothing: a claim
+ * all that was written before the last command), and a script that has nothing to change writes nothing: a claim
  * that is repeated, a version that another mount has set.  So a write of its own goes before it, behind which all
  * others are.
  */
@@ -249,8 +249,8 @@ static bool request_needs_confirmation(const struct redis_conn *conn, const stru
     return conn->options.wait > 0 && request->script && request->script->confirmed;
 }
 
-/* Writes something, of which nothing is left; also in a server that is full: there a script may write what it likes
- * once it has deleted. */
+/* Writes something that leaves nothing behind.  A server that is full permits it, too: there a script may write
+ * anything after a DEL. */
 static void request_send_mark(struct redis_conn *conn, clock_ms now)
 {
     static const char text[] = "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], '') redis.call('DEL', KEYS[1])";
@@ -362,8 +362,8 @@ void redis_conn_request_resume(struct redis_conn *conn)
 
 /* --- replies --- */
 
-/* Whether the server may say otherwise in a moment.  Who ends a script that is slow (SCRIPT KILL) may meet ours, which
- * has written nothing then. */
+/* May the server answer otherwise in a moment?  A client that ends a script that is slow (SCRIPT KILL) may meet ours,
+ * which has written nothing then. */
 static bool request_is_passing(const char *error)
 {
     static const char *const codes[] = {"LOADING ",    "BUSY ",        "MASTERDOWN ", "TRYAGAIN ", "READONLY ",
@@ -377,7 +377,7 @@ static bool request_is_passing(const char *error)
     return strstr(error, "Script killed by user") != NULL;
 }
 
-/* Whether another server has the data, or may have soon; or this one says anew which version of them it has.
+/* Has another server the data, or will it soon; or has this one a new epoch?
  * Not ASK: while a slot is moved no server runs what names several keys, unless it has all of them. */
 static bool request_is_elsewhere(const char *error)
 {
@@ -446,7 +446,7 @@ static void request_note_shortfall(struct redis_conn *conn, const redisReply *re
     conn->short_of_replicas = true;
 }
 
-/* The answer to WAIT: those before it are told. */
+/* The answer to WAIT: reports those before it. */
 static void request_waited(struct redis_conn *conn, const redisReply *reply)
 {
     struct redis_request *request;

@@ -3,7 +3,7 @@
  * All commands are sent at once; the answers come in the same order.  A server that
  * refuses an optional command is used without it; any other refusal ends this attempt.
  *
- * What was sent on a connection that is given up may still be on its way: here, in the network, or in a proxy.  It is
+ * A request that was sent on a connection before may still be on its way: here, in the network, or in a proxy.  It is
  * sent again on the next one, so that what comes late would be done twice, and behind newer requests.  So the first
  * that is said on the next one ends the one before at the server.
  */
@@ -62,9 +62,9 @@ void redis_conn_greet(struct redis_conn *conn, size_t keys, const struct redis_a
     g_byte_array_append(conn->command.steps, &byte, 1);
 }
 
-/* Ends the connection before this one, so that nothing said there is done any more.  A server that was restarted
- * has its numbers anew, and over a Unix socket all have one address: so not where greet has told another stamp; then
- * what scripts were asked with the old one is refused. */
+/* Ends the connection before this one at the server, so that it carries out none of its requests any more.  A server
+ * that was restarted counts its connections from 1 again, and over a Unix socket all have one address, so this could
+ * end another mount's.  So not if greet has set another stamp: then the scripts refuse requests with the old one. */
 static void setup_end_former(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;

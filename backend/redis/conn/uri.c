@@ -164,7 +164,7 @@ static int uri_take_socket(struct redis_uri *uri, GUri *parts, const struct comp
     return 0;
 }
 
-/* What follows the hosts: /NAME[?db=DB] */
+/* The part behind the hosts: /NAME[?db=DB] */
 static int uri_take_master(struct redis_uri *uri, GUri *parts, const struct complaint *complaint)
 {
     const char *path = g_uri_get_path(parts), *query = g_uri_get_query(parts);

@@ -24,7 +24,7 @@
 #define REDIS_PORT_DEFAULT 6379
 #define REDIS_SENTINEL_PORT_DEFAULT 26379
 
-/* Who knows where the data are. */
+/* Where the server that has the data is found. */
 enum redis_kind {
     REDIS_SERVER, /* the URI names the server */
     REDIS_SENTINEL,
@@ -63,7 +63,7 @@ struct redis_uri redis_uri_copy(const struct redis_uri *uri);
 
 /* Reads a file with a password (the first line), or USER:PASSWORD (then *ret_user
  * is set, else NULL).  So a password with a colon in it is written USER:PASSWORD,
- * or :PASSWORD.  What follows the first line is not looked at.
+ * or :PASSWORD.  Further lines are ignored.
  * The file must be a regular one (no symbolic link), the caller's or root's, and
  * mode 0600 or narrower; at most 4 KiB.  New strings, to be freed with g_free
  * after clearing; 0 or -errno with one line in `error`. */

@@ -3,7 +3,8 @@
 --
 -- leaf, sequence, ticket, mount, kind, mode, ttl, liveness, meta; needed: the directory must exist; path of the lock or
 -- of the sequence's directory; number of one that queued before; handle; owner: the lock owner, with start and finish
--- of its range; wait; kin: it has some; content; test: only what stands in the way; next: what the mount knows of
+-- of its range; wait; shares_identity: the mount has another ticket with its identity; content; test: only find what is in
+-- the way; next: what the mount knows of
 -- the sequence's next number
 -- KEYS 12: the key of a lock of the directory's name; 13..15: ORDER, TERM, INFO of the directory's queue, where
 --       the leaf may be one of its names

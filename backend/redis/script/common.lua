@@ -19,7 +19,7 @@ local function save(id, t)
   end
 end
 
--- What is known of the ranges that are covered is true no more: see look_at.
+-- The notes about covered ranges are out of date: see look_at.
 local function forget_looks()
   if pairwise then call('HDEL', INFO, 'looked') end
 end
@@ -246,7 +246,7 @@ local function heed_delay(delay)
 end
 
 -- Where side keys are gone, who held is lost: L, if it is there, runs out as
--- another client's would.  Who waits asks again.
+-- another client's would.  Waiters ask again.
 local function lose_all()
   for _, id in ipairs(call('ZRANGE', tickets > 0 and ORDER or TERM, 0, -1)) do
     local t = load(id)
@@ -354,7 +354,7 @@ local function find_sequence_blocker(t, number)
   return exclusive and (not room or not number or at < number) and exclusive or nil
 end
 
--- Where counts do not decide: each is compared.  One that waits for kin of `t`
+-- Where tickets are compared one by one.  One that waits for a ticket with the identity of `t`
 -- cannot go on before `t` does, so it does not stand in its way.
 local function find_pairwise_blocker(t, number)
   local family = {}
@@ -387,7 +387,7 @@ end
 --           apart, a byte with the first ticket that covers it
 --   looked  the number of the last one that waits and was looked at; not there: none,
 --           and `seen` is void.  So only who joins behind all others leaves it as it is.
---   kin     1 when there has been kin, which is compared with all if it is covered
+--   identities  1 when tickets have shared an identity: such a ticket is compared with all if it is covered
 local seen, seen_of
 
 -- The first of a list that ends at `at` or after it.
@@ -441,7 +441,7 @@ local function unpack_looks()
   if seen_of ~= INFO then seen, seen_of = cmsgpack.unpack(call('HGET', INFO, 'seen')), INFO end
 end
 
--- Begins anew, with those that hold.
+-- Starts over, with those that hold.
 local function look_at_holders()
   seen, seen_of = {{}, {}}, INFO
   for id in holders() do
@@ -479,9 +479,8 @@ local function seen_to_hold(id, t, independent)
   end
 end
 
--- What stands in the way of `t`, which has that number, or is to be appended:
--- a ticket, '' for what is not ours, or nil.  Of one without kin that is to be
--- appended, `seen` tells if everybody has been looked at.
+-- The blocker of `t`, which has that number, or will be appended: a ticket, '' for another client, or nil.  For an
+-- independent one (no other ticket has its identity) that will be appended, `seen` decides if it has all tickets.
 local function find_holder(t, number, independent)
   if sequence then return find_sequence_blocker(t, number) end
   if who == 'foreign' or who == 'delay' then return '' end
@@ -496,7 +495,7 @@ local function find_holder(t, number, independent)
   return first and (not number or tonumber(first[2]) < number) and first[1] or nil
 end
 
--- While the store is closed nothing is granted; who stands in the way all the same is told.
+-- While the store is closed nothing is granted; a blocker is named all the same.
 local function find_blocker(t, number, independent)
   local blocker, first, last, mode = find_holder(t, number, independent)
   if closed and not blocker then return '' end
@@ -539,7 +538,7 @@ local function give(id, t, number)
   tell(t, 'g', id)
 end
 
--- Of a lock with byte ranges, or kin: goes on behind the last one that was looked at.
+-- For a lock with byte ranges or shared identities: continues behind the last ticket that was looked at.
 local function grant_pairwise(left)
   local number = looks_kept()
   local next = number and not_looked_at(number, BUDGET)

@@ -1,7 +1,7 @@
 -- convert: turns a ticket into another claim, in place.
 --
 -- leaf, sequence, ticket, kind, mode, ttl, liveness; handle; owner: the lock owner, with start and finish of its range;
--- kin: it has some; meta and content, where they are to be set
+-- shares_identity: the mount has another ticket with its identity; meta and content, where they change
 -- → 'ok' | 'busy' | 'stale' | 'grace': nothing is granted while the store is closed
 expire()
 local t = tickets > 0 and load(id)
@@ -29,7 +29,7 @@ t.u = nil
 local function excluded()
   if sequence and (t.x == 1 or was == 0) then return false end
   if sequence and tickets - waiting > width() then return true end
-  if not sequence and not pairwise and not a.shares_identity then return t.x == 0 end -- all share the whole of it, and none is kin
+  if not sequence and not pairwise and not a.shares_identity then return t.x == 0 end -- all share the whole of it, and none has its identity
   for other in holders() do
     local u = other ~= id and load(other)
     if u and (sequence and u.x == 1 or not sequence and conflict(u, t)) then return true end

@@ -5,7 +5,7 @@
 -- the same)
 -- KEYS 1: the key of the lock of that name; 2..6 the queue of the directory; 7: the directory; 8: its LIST;
 --      9: its WAITERS; 10: its parent; 12: the parent's LIST; 13: the key of a lock of the parent's name
--- → 'ok' | 'delayed': the same, and the locks in it are to be told of its delay | 'exists' | 'missing' | 'notempty' | 'notdirectory'
+-- → 'ok' | 'delayed': the same, and the locks in it must get its delay | 'exists' | 'missing' | 'notempty' | 'notdirectory'
 local PARENT, NAMES, PARENT_L = KEYS[10], KEYS[12], KEYS[13]
 
 local function write(made)

@@ -8,9 +8,9 @@
 -- server's time when that term is over: the longest renewable term that it may believe in, and the version in which all is
 -- that it believes in.
 --
--- A server that has forgotten has no VERSION, or an old one.  Who knows better closes: then nothing new is granted while any
+-- A server that has forgotten has no VERSION, or an old one.  A mount that knows better closes it: then nothing new is granted while any
 -- holder that was there before may still believe in its term, and mounts put back what they believe in (reclaim.lua;
--- RECLAIMED is the set of those tickets).  Who has known it closed for that term, and a hundredth of it, opens it.
+-- RECLAIMED is the set of those tickets).  A mount that has known it closed for that term, and a hundredth of it, opens it.
 -- After a restart of the one server with all data that anybody knows of, only mounts that have not put back what they
 -- believe in can lose something, and TERMS has all of those: it opens once they have.
 --

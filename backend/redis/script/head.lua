@@ -11,16 +11,17 @@
 --   TERM   zset    ticket -> deadline in server ms: of the lease, or of a waiter's liveness
 --   WAIT   zset    ticket -> number: those that do not hold yet
 --   INFO   hash    ticket -> record; c:ticket -> content; s:name -> ticket of a sequence;
---                  pairwise -> 1 when counts do not decide (byte ranges, kin); top -> highest number granted;
+--                  pairwise -> 1 when tickets must be compared one by one (byte ranges, shared
+--                  identities); top -> highest number granted;
 --                  readers -> 1 when no exclusive ticket of a sequence holds; p:mount lock owner -> the ticket
---                  with which it holds; kin, looked, seen: what is covered, see common.lua
+--                  with which it holds; identities, looked, seen: covered ranges, see common.lua
 --   FENCE  string  the last number given; if L is uncontended, or was, and has been given back, to whom as well, and which of these:
 --                  NUMBER MOUNT TICKET and, at once behind it, + or -
 -- Of its directory: DIR (hash: attributes; delays -> 1 if it has, or had, a lock-delay), LIST (zset: names, all of score 0),
 -- WAITERS (zset: waiting ticket -> deadline).  SELF is the hash that would make
 -- the name itself a directory.  MINE is the set of the leases of the mount that asks.
 --
--- A script touches no keys but those that it is given.  What is often called takes numbers as text: Redis makes a number
+-- A script touches no keys but those that it is given.  Frequent calls take numbers as text: Redis makes a number
 -- text by printf, which costs it as much as the command.
 --
 -- L is the authority: when it is gone or another's, our holders are gone.
@@ -38,7 +39,7 @@ local leaf, sequence, id = a.leaf, a.sequence, a.ticket
 
 local function number_text(x) return string.format('%.0f', x) end
 
--- Who was given the last number alone, and has not given it back, has lost it: L would be there.
+-- A ticket that got the last number uncontended, and has not given it back, has lost the lock: L would be there.
 local function last_number()
   local noted = FENCE == fence_of and fence or call('GET', FENCE) or '0'
   local number = noted:match('^%d+$')

@@ -3,7 +3,7 @@
 --
 -- KEYS: those of head.lua, of one lock (or queue) after the other
 -- a: places ({leaf, sequence (1/0), how many tickets, …}), tickets ({ticket, liveness, …}, in that order)
--- → {ticket, rank, wait ms, foreign (1/0), …}: each that does not wait any more, or of which that cannot be known
+-- → {ticket, rank, wait ms, foreign (1/0), …}: each that does not wait any more, or may not
 --   (rank -1); and the first that waits, if it is one of these (rank 0, and what acquire.lua answers)
 local result, at = {}, 1
 

@@ -1,4 +1,4 @@
--- names: which of the names that are noted in a directory are there.  Those that are not are noted no more.
+-- names: finds which of the names that a directory lists are there, and removes the others from the list.
 --
 -- KEYS: LIST, TERM and INFO of the directory's queue, then for each name the key of a lock and that of a directory
 -- names

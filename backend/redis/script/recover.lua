@@ -1,4 +1,4 @@
--- recover: leases of a mount that has started again, which is told of their ends on another channel from now on.
+-- recover: leases of a mount that has started again; its new channel gets the messages about them from now on.
 --
 -- KEYS: those of head.lua of one lease after the other, RECLAIMED
 -- leases ({ticket, path as in acquire.lua, sequence (1/0), …}); mount: the new channel

@@ -1,5 +1,5 @@
 -- rename: moves a ticket that holds to another name, which must be free, or held by
--- the ticket to be replaced and no other.  Who waits for it goes on waiting.
+-- the ticket that it replaces and no other.  Waiters for it go on waiting.
 --
 -- leaf, ticket, new_leaf, path: the new name; needed: its directory must exist; replaced: a ticket
 -- KEYS 12..22: as 1..11, of the new name; 23: INFO of the new directory's queue, where the leaf may be a name in it

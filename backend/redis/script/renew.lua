@@ -1,4 +1,4 @@
--- renew: extends a ticket that holds.  What stands before it has looked.
+-- renew: extends a ticket that holds.  The script before it has looked.
 --
 -- leaf, sequence, ticket, ttl; left: how long it holds from now, less than ttl of a fixed term; mode and segments (of a
 --   lock owner: start, end, mode, …) that its mount believes in

@@ -1,10 +1,10 @@
 -- revoke: ends holders, whoever they are.
 --
 -- leaf, mount, request: its number; keep: ms for which it may come again; fence, or ends: those to which `look` has told
--- that they hold, so that a call that comes late ends nobody who came after that; word: of the meta, that is to be text;
+-- that they hold, so that a call that comes late ends nobody who came after that; word: the number of a word of the meta, which must be text;
 -- keeps: it ends no guards
 -- KEYS, the last: ENDED, a hash: mount request -> what it has ended.  Whose answer was lost asks again, and must neither be
--- refused for what it has done itself nor end who came after that.  12..16: ORDER, TERM, INFO, WAIT, FENCE of the directory's
+-- refused for what it has done itself, and must not end a later holder.  12..16: ORDER, TERM, INFO, WAIT, FENCE of the directory's
 -- queue, where the leaf may be one of its names
 -- → {'ok', how many other mounts will say that they have heard, tickets of this mount that ended…}
 --   | of look: {'ok', tickets that hold, or a digest of what another client has written there…}
@@ -30,7 +30,7 @@ local function matches(t)
 end
 
 -- A guard is the ticket that a holder leaves behind that has one: no mount's, so nobody renews, releases or changes it,
--- and nobody is told when it ends.  Its id is that of the holder, but for the first letter.
+-- and nobody gets a message when it ends.  Its id is that of the holder, but for the first letter.
 local GUARD_WORD, GUARD_UNIT, GUARD_MAX = 8, 4, 60000 -- backend.h
 local NOBODY = 'lfs:guard'
 

@@ -1,6 +1,6 @@
 -- set: replaces meta or content of a ticket.
 --
--- leaf, sequence, ticket; meta and content, where they are to be set; unreported: no caller gets the result, so a full server may refuse it
+-- leaf, sequence, ticket; meta and content, where they change; unreported: no caller gets the result, so a full server may refuse it
 -- → 'ok' | 'stale'
 expire()
 local t = tickets > 0 and load(id)

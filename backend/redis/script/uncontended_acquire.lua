@@ -4,7 +4,7 @@
 -- ARGV: what L is to have of the claim, packed; ' MOUNT TICKET+', as FENCE has it; ttl; leaf; what MINE is to have of it
 --       ('': nothing); if need be, what is so: the directory must exist ('n'), MINE may be empty or about to run out ('m'),
 --       or both; the version that the mount knows
--- → 'granted NUMBER', or nil: acquire.lua is to be asked
+-- → 'granted NUMBER', or nil: send acquire.lua
 local claim, to, ttl, leaf, mine = unpack(ARGV)
 local so = #ARGV == 7 and ARGV[6] or ''
 local needed = so:byte() == 110
@@ -12,7 +12,7 @@ local known = call('MGET', KEYS[8], KEYS[3])
 local marker, fence = known[1] or '', known[2] or ''
 local last = not fence:find('%D') and (tonumber(fence) or 0)
 if #fence == FENCE_LENGTH and fence:byte(-1) == 45 then last = tonumber(fence:sub(1, 16)) end -- else who had it has lost it
-if last and marker:sub(1, 16) == ARGV[#ARGV] and marker:byte(18) ~= 99 then -- neither forgotten nor closed: see epoch.lua
+if last and marker:sub(1, 16) == ARGV[#ARGV] and marker:byte(18) ~= 99 then -- the epoch is ours, and open: see epoch.lua
   local there = call('EXISTS', KEYS[1], KEYS[2], KEYS[6], KEYS[4])
   local made, delay, next_name = not needed, '0', false
   if there == 1 then -- the directory, if it has any of these

@@ -2,8 +2,8 @@
 --
 -- KEYS: L and FENCE of each lease, MINE, VERSION
 -- tickets; mount: the new channel
--- → for each {number, time left before, age, ttl, mode, meta, '', 0, content, 1 if it is renewed}, or 0: recover.lua is to be
---   asked; nothing of any while the store is closed
+-- → for each {number, time left before, age, ttl, mode, meta, '', 0, content, 1 if it is renewed}, or 0: send
+--   recover.lua; nothing of any while the store is closed
 local a, VERSION, MINE = cmsgpack.unpack(ARGV[1]), table.remove(KEYS), table.remove(KEYS)
 local version, state = (call('GET', VERSION) or ''):match('^(%x+) (%a) ')
 if version ~= ARGV[#ARGV] then return redis.error_reply('VERSION leasefs: the server has forgotten what this mount knows') end

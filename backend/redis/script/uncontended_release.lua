@@ -2,7 +2,7 @@
 --
 -- KEYS: L, FENCE, LIST, MINE
 -- ARGV: ticket; leaf; what MINE has of it ('': nothing); the version that the mount knows, which does not matter
--- → 1, or nil: release.lua is to be asked
+-- → 1, or nil: send release.lua
 local known = call('MGET', KEYS[1], KEYS[2])
 local has, fence = known[1], known[2]
 if has and has:sub(1, #UNCONTENDED + 32) == UNCONTENDED .. ARGV[1] then

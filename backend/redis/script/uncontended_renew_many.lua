@@ -2,7 +2,7 @@
 --
 -- KEYS: L of each, MINE
 -- tickets: ticket and ttl of each
--- → for each 1, or 0: renew.lua is to be claim
+-- → for each 1, or 0: send renew.lua
 local a = cmsgpack.unpack(ARGV[1])
 local result, leases = {}, false
 local MINE = KEYS[#KEYS]
