@@ -151,6 +151,26 @@ for round in {1..5}; do
     mount_daemons[-1]=
 done
 
+it "there, too, a flock outlives its daemon, for the process that has its file open"
+user_mountpoint
+mkdir -m 700 "$TEST_DIR/users"
+chown nobody "$TEST_DIR/users"
+mount_at "$MNT" "local:$TEST_DIR/users" "" "${user[@]}"
+users_mount=$MNT
+actor W "${user[@]}"
+actor X "${user[@]}"
+says W 'f = op("f", "RDWR|CREAT"); flock(f, "EX")' ok
+end_process "$DAEMON"
+mount_daemons[-1]=
+mount_at "$users_mount" "local:$TEST_DIR/users" "" "${user[@]}"
+says X 'f = op("f", "RDWR|CREAT"); flock(f, "EX|NB")' EAGAIN
+says X 'get("f", "owner")' "* ${actor_pid[W]} $uid *restarted*"
+says W 'close(f)' ENOTCONN # it is closed all the same
+expect eventually 5 answers X 'flock(f, "EX|NB")' ok
+end_actor W
+end_actor X
+unmount "$users_mount"
+
 it "root's default store is in /var/lib/leasefs"
 user=()
 mount_backend local ttl=20
