@@ -82,10 +82,11 @@ struct backend_ticket {
     clock_ms acquired; /* when it was granted (or queued, while it waits) */
     clock_ms deadline; /* when it ends unless renewed */
     int64_t ttl;
-    uint8_t kind;    /* enum backend_kind */
-    uint8_t mode;    /* enum backend_mode */
-    bool held;       /* false: it waits */
-    bool joined;     /* FCNTL: it has taken over the ticket with which its lock owner held before */
+    uint8_t kind; /* enum backend_kind */
+    uint8_t mode; /* enum backend_mode */
+    bool held;    /* false: it waits */
+    bool resting; /* its term does not run, see backend_renewal; backend_ticket_deadline knows the deadline to show */
+    bool joined;  /* FCNTL: it has taken over the ticket with which its lock owner held before */
     uint8_t guarded; /* with `ended`: 1 + the reason, if nobody else gets what it held yet, see backend_revoke; or 0 */
 };
 
@@ -252,8 +253,10 @@ const char *backend_safety_name(enum backend_safety safety);
 
 struct backend_renewal {
     struct backend_ticket *ticket;
-    int64_t ttl; /* from now */
-    int64_t due; /* from now; 0: none */
+    int64_t ttl;     /* from now */
+    int64_t due;     /* from now; 0: none */
+    uint32_t keeper; /* not 0: a SOLE_AUTHORITY lets a held ticket rest.  It is not due and does not end until it is
+                        renewed, or until backend_wake for this keeper, when its term starts and it is due at once */
 };
 
 /* Of the meta of a ticket, as words with single spaces between them: the `word`th (1: the first) is this; "": it may be
@@ -301,6 +304,8 @@ struct backend_operations {
                           void *arg);
     void (*convert)(struct backend *, struct backend_ticket *, const struct backend_claim *, backend_done *, void *arg);
     void (*renew)(struct backend *, const struct backend_renewal *, size_t count);
+    /* May be NULL: no ticket rests. */
+    void (*wake)(struct backend *, uint32_t keeper);
     void (*set)(struct backend *, struct backend_ticket *, const struct backend_change *, backend_done *, void *arg);
     void (*revoke)(struct backend *, const char *name, uint64_t fence, const struct backend_match *, backend_done *,
                    void *arg);
@@ -402,6 +407,21 @@ static inline void backend_convert(struct backend *b, struct backend_ticket *tic
 static inline void backend_renew(struct backend *b, const struct backend_renewal *renewals, size_t count)
 {
     b->operations->renew(b, renewals, count);
+}
+
+/* Ends the rest of all tickets of this keeper, a part in each turn of the loop. */
+static inline void backend_wake(struct backend *b, uint32_t keeper)
+{
+    if (b->operations->wake) {
+        b->operations->wake(b, keeper);
+    }
+}
+
+/* When the ticket ends unless renewed.  One that rests is shown as if it were renewed every third of its ttl. */
+static inline clock_ms backend_ticket_deadline(const struct backend_ticket *ticket, clock_ms now)
+{
+    int64_t step = MAX(ticket->ttl / 3, 1), since = now - (ticket->deadline - ticket->ttl);
+    return ticket->resting ? ticket->deadline + since / step * step : ticket->deadline;
 }
 
 /* Replaces meta or content.  Without `done` nobody would hear that there is no room: a store that is full takes it all

@@ -70,6 +70,7 @@ struct fs {
     struct ev_loop *loop;
     struct backend *backend;
     struct owner_table *owners;
+    ev_io owners_ended;
     struct tree *tree;
     struct notify *notify;
     struct openings *openings;

@@ -231,7 +231,11 @@ static void local_renew(struct backend *b, const struct backend_renewal *renewal
         bool timed = ticket->kind == BACKEND_LEASE && l->store; /* nobody reads the deadline of a handle lock */
         int64_t ttl = longer || !timed ? renewals[i].ttl : MIN(renewals[i].ttl, ticket->ttl);
         lockspace_renew(l->space, now, ticket, ttl, renewals[i].due);
-        if (timed && !local_has_ended(l, ticket)) {
+        bool ended = local_has_ended(l, ticket);
+        if (!ended && ticket->held && renewals[i].keeper) {
+            lockspace_rest(l->space, ticket, renewals[i].keeper);
+        }
+        if (timed && !ended) {
             kept[used++] = ticket;
         }
         if (used == G_N_ELEMENTS(kept)) {
@@ -243,6 +247,15 @@ static void local_renew(struct backend *b, const struct backend_renewal *renewal
         local_store_put_renewals(l->store, kept, used);
     }
     local_commit(l, &sequence);
+}
+
+static void local_wake(struct backend *b, uint32_t keeper)
+{
+    struct local *l = local_of(b);
+    g_array_append_val(l->waking, keeper);
+    if (l->loop) {
+        ev_idle_start(l->loop, &l->again);
+    }
 }
 
 static void local_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
@@ -286,6 +299,9 @@ static void local_revoke(struct backend *b, const char *name, uint64_t fence, co
 /* What has expired is not there, also while its end is still to come. */
 static void local_hide_expired(struct backend_info *info, clock_ms now)
 {
+    if (info->ticket) {
+        info->deadline = backend_ticket_deadline(info->ticket, now);
+    }
     bool over = info->ticket ? lockspace_ticket_is_expired(info->ticket, now) : info->deadline <= now;
     if (info->type == BACKEND_LOCK && over) {
         *info = (struct backend_info){.type = BACKEND_NOTHING};
@@ -515,6 +531,7 @@ static const struct backend_operations operations = {
     .release_range = local_release_range,
     .convert = local_convert,
     .renew = local_renew,
+    .wake = local_wake,
     .set = local_set,
     .revoke = local_revoke,
     .rename = local_rename,

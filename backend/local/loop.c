@@ -428,6 +428,26 @@ void local_tick(struct local *l, clock_ms now)
     local_commit(l, &sequence);
 }
 
+/* The tickets of a keeper that has ended, a part at a time. */
+static void loop_wake_some(struct local *l)
+{
+    struct backend_ticket *tickets[TICK_MAX], *kept[TICK_MAX];
+    uint32_t keeper = g_array_index(l->waking, uint32_t, 0);
+    size_t count = lockspace_wake(l->space, clock_now(), keeper, tickets, TICK_MAX), used = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (l->store && tickets[i]->kind == BACKEND_LEASE) {
+            kept[used++] = tickets[i];
+        }
+    }
+    if (used) {
+        local_store_put_renewals(l->store, kept, used);
+    }
+    if (count < TICK_MAX) {
+        g_array_remove_index(l->waking, 0);
+    }
+    local_tick(l, clock_now());
+}
+
 static void loop_set_alarm(struct local *l)
 {
     clock_ms next = lockspace_next(l->space);
@@ -456,6 +476,9 @@ static void loop_on_prepare(struct ev_loop *loop, struct ev_prepare *watcher, in
     if (l->late) {
         local_tick(l, clock_now());
     }
+    if (l->waking->len) {
+        loop_wake_some(l);
+    }
     if (!TAILQ_EMPTY(&l->unsynced)) {
         loop_release_synced(l);
     }
@@ -467,7 +490,7 @@ static void loop_on_prepare(struct ev_loop *loop, struct ev_prepare *watcher, in
     }
     loop_set_alarm(l);
     ev_clear_pending(loop, watcher); /* what is ready since has the next turn: requests are between */
-    if (more || l->late || !TAILQ_EMPTY(&l->ready)) {
+    if (more || l->late || l->waking->len || !TAILQ_EMPTY(&l->ready)) {
         ev_idle_start(loop, &l->again);
     } else {
         ev_idle_stop(loop, &l->again);
@@ -512,6 +535,7 @@ int local_loop_init(struct local *l)
     TAILQ_INIT(&l->ready);
     TAILQ_INIT(&l->unsynced);
     l->pending = g_hash_table_new(NULL, NULL);
+    l->waking = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     l->armed = CLOCK_NEVER;
     ev_prepare_init(&l->prepare, loop_on_prepare);
     ev_idle_init(&l->again, loop_on_again);
@@ -551,4 +575,5 @@ void local_loop_end(struct local *l)
         loop_remove(l, event);
     }
     g_hash_table_unref(l->pending);
+    g_array_unref(l->waking);
 }

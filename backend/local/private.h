@@ -39,6 +39,7 @@ struct local {
     struct local_events ready;
     struct local_events unsynced; /* by the sequence they wait for */
     LIST_HEAD(, local_rename) renames;
+    GArray *waking;                 /* uint32_t: keepers whose tickets are to be woken */
     GHashTable *pending;            /* ticket -> its event, if it has one */
     struct backend_ticket *telling; /* the ticket whose `ended` is being told */
     struct backend_ticket *asking;  /* the ticket whose `due` is being told, while it is there */

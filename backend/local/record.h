@@ -15,7 +15,9 @@
  *                and ended with this; with LOCAL_LEASE_BROKEN or LOCAL_LEASE_RELEASED
  *                it was revoked, and only its guard is there; with LOCAL_LEASE_HANDLE
  *                it is a handle lock that holds: u8 kind, u32 count of segments, and of
- *                each u64 start, u64 end, u8 mode (count 0: the whole lock)
+ *                each u64 start, u64 end, u8 mode (count 0: the whole lock);
+ *                the deadline of one that rests is LOCAL_RESTING: after a restart it
+ *                gets a full term
  *     END        u64 fence
  *     RENEWALS   any number of: u64 fence, i64 ttl, i64 deadline
  *     CHANGE     u64 fence, u8 enum of backend_set, meta, content
@@ -29,6 +31,8 @@
 #define BACKEND_LOCAL_RECORD_H
 
 #include "backend/backend.h"
+
+#define LOCAL_RESTING 0
 
 enum local_record {
     LOCAL_SESSION = 1,

@@ -44,7 +44,7 @@ static enum backend_result rename_keep(struct local *l, const struct backend_tic
         .segments = lockspace_ticket_segments(ticket),
         .ttl = ticket->ttl,
         .acquired = ticket->acquired,
-        .deadline = ticket->deadline,
+        .deadline = ticket->resting ? LOCAL_RESTING : ticket->deadline,
         .meta = lockspace_ticket_meta(ticket),
         .content = ticket->content,
     };

@@ -308,9 +308,10 @@ static bool replay_restore_lease(const struct kept_lease *kept, const struct loc
     clock_ms full = now->boottime + lease->ttl;
     bool guard = lease->flags & (LOCAL_LEASE_BROKEN | LOCAL_LEASE_RELEASED);
     bool handle_lock = lease->flags & LOCAL_LEASE_HANDLE;
-    clock_ms deadline = !same || (handle_lock && !guard) ? full
-                        : kept->untimed && !guard        ? MAX(full, lease->deadline)
-                                                         : lease->deadline;
+    bool endless = (handle_lock || lease->deadline == LOCAL_RESTING) && !guard;
+    clock_ms deadline = !same || endless          ? full
+                        : kept->untimed && !guard ? MAX(full, lease->deadline)
+                                                  : lease->deadline;
     clock_ms acquired = lease->acquired;
     bool late = deadline <= now->boottime;
     struct backend_ticket *ticket;

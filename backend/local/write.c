@@ -198,7 +198,7 @@ void local_store_describe_ticket(const struct backend_ticket *ticket, const char
         .segments = lockspace_ticket_segments(ticket),
         .ttl = ticket->ttl,
         .acquired = ticket->acquired,
-        .deadline = ticket->deadline,
+        .deadline = ticket->resting ? LOCAL_RESTING : ticket->deadline,
         .meta = lockspace_ticket_meta(ticket),
         .content = ticket->content,
     };
@@ -263,7 +263,7 @@ enum backend_result local_store_put_renewals(struct local_store *store, struct b
     for (size_t i = 0; i < count; i++) {
         local_record_u64(record, tickets[i]->fence);
         local_record_u64(record, (uint64_t)tickets[i]->ttl);
-        local_record_u64(record, (uint64_t)tickets[i]->deadline);
+        local_record_u64(record, tickets[i]->resting ? LOCAL_RESTING : (uint64_t)tickets[i]->deadline);
     }
     return write_put_timed(store, LOCAL_RENEWALS);
 }

@@ -78,7 +78,8 @@ static struct ticket *grant_guard(clock_ms now, const struct ticket *t, enum bac
     g->head.user = NULL;
     g->head.content = t->head.content ? g_bytes_ref(t->head.content) : NULL;
     g->head.guarded = (uint8_t)(1 + why);
-    g->head.deadline = MIN(t->head.deadline, now + guard);
+    g->head.deadline = MIN(backend_ticket_deadline(&t->head, now), now + guard);
+    g->head.resting = false;
     g->due = CLOCK_NEVER;
     g->entry = t->entry;
     g->meta = g_bytes_ref(t->meta);

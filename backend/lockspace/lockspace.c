@@ -13,7 +13,7 @@ enum { LEAF_MAX = 255 };
 
 static clock_ms lockspace_next_event(const struct ticket *t)
 {
-    return t->due == LOCKSPACE_DUE_REPORTED ? CLOCK_NEVER : MIN(t->due, t->head.deadline);
+    return t->due == LOCKSPACE_DUE_REPORTED || t->head.resting ? CLOCK_NEVER : MIN(t->due, t->head.deadline);
 }
 
 static int lockspace_compare_agenda(const void *a, const void *b)
@@ -22,6 +22,9 @@ static int lockspace_compare_agenda(const void *a, const void *b)
     clock_ms s = lockspace_next_event(x), t = lockspace_next_event(y);
     if (s != t) {
         return s < t ? -1 : 1;
+    }
+    if (s == CLOCK_NEVER && x->due != y->due) {
+        return x->due < y->due ? -1 : 1;
     }
     return lockspace_compare_tickets(x, y);
 }
@@ -428,6 +431,41 @@ void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticke
     sorted_remove(&space->agenda, t);
     lockspace_start_term(t, now, ttl, due);
     sorted_insert(&space->agenda, t);
+}
+
+void lockspace_rest(struct lockspace *space, struct backend_ticket *ticket, uint32_t keeper)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    sorted_remove(&space->agenda, t);
+    t->head.resting = true;
+    t->due = lockspace_resting_due(keeper);
+    sorted_insert(&space->agenda, t);
+}
+
+static int lockspace_probe_resting(const void *item, const void *key)
+{
+    const struct ticket *t = item;
+    const clock_ms *due = key;
+    if (lockspace_next_event(t) != CLOCK_NEVER) {
+        return -1;
+    }
+    return t->due < *due ? -1 : t->due > *due;
+}
+
+size_t lockspace_wake(struct lockspace *space, clock_ms now, uint32_t keeper, struct backend_ticket **ret_tickets,
+                      size_t max)
+{
+    clock_ms due = lockspace_resting_due(keeper);
+    size_t count = 0;
+    struct ticket *t;
+    while (count < max && (t = sorted_find(&space->agenda, lockspace_probe_resting, &due))) {
+        sorted_remove(&space->agenda, t);
+        lockspace_start_term(t, now, t->head.ttl, 0);
+        t->due = now;
+        sorted_insert(&space->agenda, t);
+        ret_tickets[count++] = &t->head;
+    }
+    return count;
 }
 
 void lockspace_due_handled(struct lockspace *space, struct backend_ticket *ticket)

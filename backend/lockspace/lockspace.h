@@ -107,6 +107,11 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
                                       const struct backend_claim *claim);
 /* A holder that has expired (lockspace_ticket_is_expired) ends here as LOST. */
 void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due);
+/* A holder that was just renewed: it is not due and does not end until it is renewed again, or woken. */
+void lockspace_rest(struct lockspace *space, struct backend_ticket *ticket, uint32_t keeper);
+/* Starts the terms of at most `max` tickets of this keeper that rest, which are due now; returns how many. */
+size_t lockspace_wake(struct lockspace *space, clock_ms now, uint32_t keeper, struct backend_ticket **ret_tickets,
+                      size_t max);
 void lockspace_set(struct backend_ticket *ticket, const struct backend_change *change);
 /* Do all tickets that lockspace_revoke would end match, and is none of them a guard?  True if there are none. */
 bool lockspace_revoked_match(struct lockspace *space, const char *name, uint64_t fence,

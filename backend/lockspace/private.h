@@ -62,10 +62,17 @@ struct ticket {
     struct entry *entry;        /* its lock; its own file, for a sequence ticket */
     struct scope *scope;        /* NULL: the whole lock, and no identity */
     GBytes *meta;
-    clock_ms due; /* CLOCK_NEVER: none, or handled; LOCKSPACE_DUE_REPORTED: reported, and not handled yet */
+    clock_ms due; /* CLOCK_NEVER: none, or handled; LOCKSPACE_DUE_REPORTED: reported, and not handled yet;
+                     lockspace_resting_due: it rests */
 };
 
 #define LOCKSPACE_DUE_REPORTED (-CLOCK_NEVER)
+
+/* By this the tickets of a keeper stand together in the agenda. */
+static inline clock_ms lockspace_resting_due(uint32_t keeper)
+{
+    return LOCKSPACE_DUE_REPORTED + keeper;
+}
 
 /* Has its term ended?  Not while `due` is not reported, or not handled: then this process was late, and
  * nobody else can have taken the lock, so its user may renew it first. */

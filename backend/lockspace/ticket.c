@@ -106,6 +106,7 @@ void lockspace_start_term(struct ticket *t, clock_ms now, int64_t ttl, int64_t d
 {
     t->head.ttl = MIN(ttl, LOCKSPACE_TTL_MAX);
     t->head.deadline = now + t->head.ttl;
+    t->head.resting = false;
     t->due = due > 0 ? now + MIN(due, LOCKSPACE_TTL_MAX) : CLOCK_NEVER;
     if (!t->head.held && due > 0 && !t->scope) {
         t->scope = backend_new0(sizeof(struct scope));

@@ -82,7 +82,7 @@ void control_add_held(struct fs *fs, GString *text, struct hold *hold)
     control_add_lock(text, hold->node, hold->sequence ? METRICS_TICKET : hold->kind, ticket->mode);
     control_add_holder(fs, text, hold);
     control_add_seconds(text, now - hold->since);
-    control_add_seconds(text, MAX(ticket->deadline - now, 0));
+    control_add_seconds(text, MAX(backend_ticket_deadline(ticket, now) - now, 0));
     g_string_append_printf(text, "\t%u\n", control_count_waiters(hold->node));
 }
 

@@ -63,6 +63,20 @@ static void fs_wake(struct ev_loop *loop, ev_timer *timer, int events)
     request_wake_due(timer->data);
 }
 
+/* A process that leases rest on. */
+static void fs_owner_ended(void *arg, pid_t pid)
+{
+    struct fs *fs = arg;
+    backend_wake(fs->backend, (uint32_t)pid);
+}
+
+static void fs_check_owners(struct ev_loop *loop, ev_io *io, int events)
+{
+    (void)loop;
+    (void)events;
+    owner_table_check(io->data);
+}
+
 struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options)
 {
     struct fs *fs = g_new0(struct fs, 1);
@@ -70,6 +84,8 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     fs->backend = backend;
     fs->options = options;
     fs->owners = owner_table_new();
+    ev_io_init(&fs->owners_ended, fs_check_owners, owner_table_descriptor(fs->owners), EV_READ);
+    fs->owners_ended.data = fs->owners;
     fs->tree = tree_new();
     fs->quota = quota_new(options->user_locks, options->user_content);
     fs->notify = notify_new(NULL, loop);
@@ -103,6 +119,10 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
 void fs_start(struct fs *fs, struct fuse_session *session)
 {
     backend_start(fs->backend, fs->loop, &hold_events, fs);
+    if (owner_table_descriptor(fs->owners) >= 0) {
+        owner_table_on_ended(fs->owners, fs_owner_ended, fs);
+        ev_io_start(fs->loop, &fs->owners_ended);
+    }
     recover_leases(fs); /* the kernel knows none of them yet */
     notify_free(fs->notify);
     fs->session = session;
@@ -148,6 +168,8 @@ void fs_free(struct fs *fs)
     if (!fs) {
         return;
     }
+    ev_io_stop(fs->loop, &fs->owners_ended);
+    owner_table_on_ended(fs->owners, NULL, NULL);
     ev_idle_stop(fs->loop, &fs->interrupts);
     ev_idle_stop(fs->loop, &fs->invalidate_idle);
     ev_timer_stop(fs->loop, &fs->invalidate_timeout);

@@ -82,7 +82,8 @@ void entry_fill_attributes(struct fs *fs, const struct node *node, struct stat *
     const struct backend_ticket *ticket = hold ? hold->ticket : NULL;
     clock_ms acquired = ticket ? ticket->acquired : clock_now();
     entry_content(st, hold ? hold->size : 0);
-    entry_times(fs, st, acquired, ticket ? ticket->deadline - ticket->ttl : acquired, hold ? hold_times(hold) : NULL);
+    clock_ms renewed = ticket ? backend_ticket_deadline(ticket, clock_now()) - ticket->ttl : acquired;
+    entry_times(fs, st, acquired, renewed, hold ? hold_times(hold) : NULL);
 }
 
 void entry_fill_attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info,

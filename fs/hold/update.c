@@ -130,11 +130,22 @@ void hold_store_content(struct fs *fs, struct hold *hold, GBytes *content)
     g_bytes_unref(meta);
 }
 
+/* The pid of the final owner of a lease, whose end is reported; else 0.  While that lives there is nothing to renew
+ * where nobody else decides. */
+static uint32_t hold_keeper(const struct fs *fs, const struct hold *hold)
+{
+    bool settled = hold->kind == BACKEND_LEASE && !hold->fixed && hold->owner_final && hold->owner;
+    bool sole = fs->backend->features & BACKEND_SOLE_AUTHORITY;
+    return sole && settled && owner_watch(hold->owner) ? (uint32_t)owner_pid(hold->owner) : 0;
+}
+
 void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl)
 {
     bool lease = hold->kind == BACKEND_LEASE;
     int64_t due = lease ? hold_next_due(hold, ttl, clock_now() - hold->since) : ttl / 3;
-    backend_renew(fs->backend, &(struct backend_renewal){.ticket = hold->ticket, .ttl = ttl, .due = due}, 1);
+    uint32_t keeper = hold_keeper(fs, hold);
+    backend_renew(fs->backend,
+                  &(struct backend_renewal){.ticket = hold->ticket, .ttl = ttl, .due = due, .keeper = keeper}, 1);
     tree_invalidate(fs->tree, hold->node);
 }
 
@@ -144,7 +155,7 @@ bool hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl)
     int64_t term = ttl > 0 ? ttl : hold_directory_ttl(fs, hold->node->parent);
     hold->fixed = ttl > 0 && hold->kind == BACKEND_LEASE;
     hold_extend(fs, hold, term);
-    if (hold->ticket->ttl < term && hold->ticket->deadline > clock_now()) {
+    if (hold->ticket->ttl < term && backend_ticket_deadline(hold->ticket, clock_now()) > clock_now()) {
         hold->fixed = fixed;
         hold_extend(fs, hold, hold->ticket->ttl);
         return false;

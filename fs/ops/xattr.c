@@ -264,7 +264,7 @@ static void xattr_reply_ticket(struct request *r, struct backend_ticket *ticket,
                                 .mode = ticket->mode,
                                 .fence = ticket->fence,
                                 .acquired = ticket->acquired,
-                                .deadline = ticket->deadline,
+                                .deadline = backend_ticket_deadline(ticket, clock_now()),
                                 .ttl = ticket->ttl,
                                 .ticket = ticket};
     known(r, BACKEND_OK, &info);

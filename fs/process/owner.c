@@ -45,6 +45,8 @@ struct owner_table {
     uint32_t pidfds, pidfds_max, statms;
     bool first_is_init; /* pid 1 is the machine's, and inherits nothing */
     struct process_reader reader;
+    void (*on_ended)(void *arg, pid_t pid);
+    void *on_ended_arg;
     struct owner_thread threads[OWNER_THREADS];
 };
 
@@ -145,9 +147,18 @@ static void owner_read_end(struct owner *owner)
     }
 }
 
+static void owner_report_end(struct owner *owner)
+{
+    if (owner->watched && owner->table->on_ended) {
+        owner->table->on_ended(owner->table->on_ended_arg, owner->pid);
+    }
+    owner->watched = false;
+}
+
 /* Its process has ended.  Without a reference it is freed. */
 static void owner_bury(struct owner *owner)
 {
+    owner_report_end(owner);
     if (owner->references == 0) {
         owner_discard(owner);
     } else {
@@ -280,6 +291,33 @@ void owner_table_free(struct owner_table *table)
     g_hash_table_destroy(table->ended);
     process_close(&table->reader);
     g_free(table);
+}
+
+void owner_table_on_ended(struct owner_table *table, void (*ended)(void *arg, pid_t pid), void *arg)
+{
+    table->on_ended = ended;
+    table->on_ended_arg = arg;
+}
+
+int owner_table_descriptor(const struct owner_table *table)
+{
+    return table->reader.ended;
+}
+
+void owner_table_check(struct owner_table *table)
+{
+    struct owner *owner;
+    while ((owner = process_next_ended(&table->reader))) {
+        owner_report_end(owner);
+    }
+}
+
+bool owner_watch(struct owner *owner)
+{
+    if (!owner->watched && !owner->dead && owner->pidfd >= 0 && owner->table->on_ended) {
+        owner->watched = process_watch(&owner->table->reader, owner->pidfd, owner) == 0;
+    }
+    return owner->watched;
 }
 
 void owner_on_first_ref(struct owner *owner)

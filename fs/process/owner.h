@@ -45,6 +45,7 @@ struct owner {
     bool rootless;       /* its parent is in another pid namespace */
     bool dead;
     bool failed;  /* it ended by a signal, or with a status other than 0 */
+    bool watched; /* its end is to be reported */
     bool is_part; /* a part of its parent, whose end counts instead: see owner_note_part */
     char command[OWNER_COMMAND_MAX];
 };
@@ -108,6 +109,15 @@ static inline const char *owner_command(const struct owner *owner)
 {
     return owner->command;
 }
+
+/* Calls `ended` with a pid when a process of owner_watch has ended, from owner_table_check or from any call that
+ * notices it.  The descriptor (-1: there is none) is readable when owner_table_check has something to do. */
+void owner_table_on_ended(struct owner_table *table, void (*ended)(void *arg, pid_t pid), void *arg);
+int owner_table_descriptor(const struct owner_table *table);
+void owner_table_check(struct owner_table *table);
+
+/* Has its end reported, once.  False: it has ended, or its end is only seen by asking. */
+bool owner_watch(struct owner *owner);
 
 /* Asks the kernel each time: one system call. */
 bool owner_alive(struct owner *owner);

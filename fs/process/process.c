@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -27,6 +28,7 @@ void process_open(struct process_reader *reader)
     reader->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     reader->spare = reader->proc < 0 ? -1 : fcntl(reader->proc, F_DUPFD_CLOEXEC, 0);
     reader->pidfs = false;
+    reader->ended = epoll_create1(EPOLL_CLOEXEC);
     int fd = process_pidfd(getpid());
     if (fd >= 0) {
         struct statfs fs;
@@ -37,12 +39,27 @@ void process_open(struct process_reader *reader)
 
 void process_close(struct process_reader *reader)
 {
+    if (reader->ended >= 0) {
+        close(reader->ended);
+    }
     if (reader->spare >= 0) {
         close(reader->spare);
     }
     if (reader->proc >= 0) {
         close(reader->proc);
     }
+}
+
+int process_watch(struct process_reader *reader, int pidfd, void *data)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = data};
+    return epoll_ctl(reader->ended, EPOLL_CTL_ADD, pidfd, &event) == 0 ? 0 : -errno;
+}
+
+void *process_next_ended(struct process_reader *reader)
+{
+    struct epoll_event event;
+    return epoll_wait(reader->ended, &event, 1, 0) == 1 ? event.data.ptr : NULL;
 }
 
 /* --- descriptors ----------------------------------------------------------- */

@@ -34,6 +34,7 @@
 struct process_reader {
     int proc;  /* /proc */
     int spare; /* a descriptor to close when no other is free */
+    int ended; /* readable when a process of process_watch has ended; -1: none is watched */
     bool pidfs;
 };
 
@@ -71,6 +72,13 @@ static inline bool process_has_ended(int pidfd)
 /* How the process of a pidfd ended: its wait status (waitpid(2)).  0; -EAGAIN: it lives, or nobody has reaped it;
  * -EOPNOTSUPP: before Linux 6.15.  (ioctl PIDFD_GET_INFO, include/uapi/linux/pidfd.h) */
 int process_wait_status(int pidfd, int *ret_status);
+
+/* Has the end of a pidfd's process reported: `data` then comes from process_next_ended, once.  0 or -errno.  Closing
+ * the pidfd ends it. */
+int process_watch(struct process_reader *reader, int pidfd, void *data);
+
+/* The `data` of a process that has ended; NULL: there is none now. */
+void *process_next_ended(struct process_reader *reader);
 
 /* Is /proc of the caller's pid namespace?  Otherwise the pids of requests would name other processes there. */
 bool process_sees_itself(void);

@@ -80,7 +80,11 @@ void descriptor_close(int fd)
         zkconn_close(d->object);
         break;
     case DESCRIPTOR_PIDFD:
+        process_unwatch(fd);
         process_unref(d->object);
+        break;
+    case DESCRIPTOR_WATCH:
+        process_watch_free(d->object);
         break;
     case DESCRIPTOR_FILE:
         disk_close(d->object);
@@ -108,6 +112,8 @@ int descriptor_ready(int fd)
         return zkconn_ready(d->object);
     case DESCRIPTOR_KERNEL:
         return kernel_has_message(d->object) ? EV_READ : 0;
+    case DESCRIPTOR_WATCH:
+        return process_watch_is_ready(d->object) ? EV_READ : 0;
     default:
         return 0;
     }

@@ -21,6 +21,7 @@ enum descriptor_kind {
     DESCRIPTOR_ZOOKEEPER,
     DESCRIPTOR_KERNEL, /* /dev/fuse */
     DESCRIPTOR_PIDFD,
+    DESCRIPTOR_WATCH, /* the epoll of pidfds */
     DESCRIPTOR_FILE,
     DESCRIPTOR_DIRECTORY,
 };

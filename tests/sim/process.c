@@ -107,14 +107,84 @@ static struct process *process_of(pid_t tid)
     return process_find(world_host(), tid % PROCESS_THREAD_STEP);
 }
 
+/* Of one daemon: the pidfds whose end it wants to know. */
+struct process_watch {
+    struct process_watched {
+        int pidfd;
+        void *data;
+    } watched[1024];
+    size_t count;
+};
+
+static GPtrArray *watches;
+
+void process_unwatch(int pidfd)
+{
+    for (guint i = 0; watches && i < watches->len; i++) {
+        struct process_watch *watch = g_ptr_array_index(watches, i);
+        for (size_t j = watch->count; j-- > 0;) {
+            if (watch->watched[j].pidfd == pidfd) {
+                watch->watched[j] = watch->watched[--watch->count];
+            }
+        }
+    }
+}
+
+void process_watch_free(struct process_watch *watch)
+{
+    g_ptr_array_remove(watches, watch);
+    g_free(watch);
+}
+
+static struct process_watched *watch_find_ended(struct process_watch *watch)
+{
+    for (size_t i = 0; i < watch->count; i++) {
+        const struct process *process = descriptor_object(watch->watched[i].pidfd, DESCRIPTOR_PIDFD);
+        if (process && process->state >= PROCESS_ZOMBIE) {
+            return &watch->watched[i];
+        }
+    }
+    return NULL;
+}
+
+bool process_watch_is_ready(struct process_watch *watch)
+{
+    return watch_find_ended(watch) != NULL;
+}
+
 void process_open(struct process_reader *reader)
 {
-    *reader = (struct process_reader){.proc = -1, .spare = -1, .pidfs = true};
+    struct process_watch *watch = g_new0(struct process_watch, 1);
+    watches = watches ? watches : g_ptr_array_new();
+    g_ptr_array_add(watches, watch);
+    *reader = (struct process_reader){
+        .proc = -1, .spare = -1, .ended = descriptor_new(DESCRIPTOR_WATCH, watch), .pidfs = true};
 }
 
 void process_close(struct process_reader *reader)
 {
-    (void)reader;
+    descriptor_close(reader->ended);
+}
+
+int process_watch(struct process_reader *reader, int pidfd, void *data)
+{
+    struct process_watch *watch = descriptor_object(reader->ended, DESCRIPTOR_WATCH);
+    if (watch->count == G_N_ELEMENTS(watch->watched)) {
+        return -ENOSPC;
+    }
+    watch->watched[watch->count++] = (struct process_watched){pidfd, data};
+    return 0;
+}
+
+void *process_next_ended(struct process_reader *reader)
+{
+    struct process_watch *watch = descriptor_object(reader->ended, DESCRIPTOR_WATCH);
+    struct process_watched *ended = watch_find_ended(watch);
+    void *data = ended ? ended->data : NULL;
+    if (ended) {
+        *ended = watch->watched[--watch->count];
+    }
+    return data;
 }
 
 int process_status(struct process_reader *reader, pid_t tid, struct process_status *ret_status)

@@ -50,6 +50,13 @@ pid_t process_tid(const struct process *process, unsigned thread);
 void process_is_zombie(struct process *process);
 void process_is_gone(struct process *process);
 
+/* What a daemon wants to know the end of; see fs/process/process.h. */
+struct process_watch;
+bool process_watch_is_ready(struct process_watch *watch);
+void process_watch_free(struct process_watch *watch);
+/* The pidfd is closed. */
+void process_unwatch(int pidfd);
+
 /* The processes of all hosts, in order of their making, but those that are gone. */
 struct process *process_nth(size_t which);
 

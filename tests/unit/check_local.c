@@ -645,6 +645,63 @@ START_TEST(alarm_is_set_for_the_earliest_deadline_and_off_when_nothing_is_held)
 }
 END_TEST
 
+/* Rests on this keeper. */
+static void rest(struct backend_ticket *ticket, uint32_t keeper)
+{
+    backend_renew(contract_backend,
+                  &(struct backend_renewal){.ticket = ticket, .ttl = CONTRACT_SHORT, .due = 1, .keeper = keeper}, 1);
+}
+
+START_TEST(lease_that_rests_has_no_alarm_and_ends_when_its_keeper_is_woken)
+{
+    struct contract_log log[3] = {{0}};
+    struct backend_ticket *ticket[3];
+    const char *const names[] = {"a", "b", "c"};
+
+    for (int i = 0; i < 3; i++) {
+        ticket[i] = contract_get(names[i], BACKEND_LEASE, &log[i]);
+        rest(ticket[i], i < 2 ? 7 : 8);
+    }
+    local_let_time_pass();
+    ck_assert(alarm_in() == 0 || alarm_in() > CONTRACT_LONG / 2000.0);
+    g_usleep(2 * CONTRACT_SHORT * 1000);
+    ck_assert_str_eq(contract_list("", 10), "a b c");
+    for (int i = 0; i < 3; i++) { /* as if it were renewed */
+        clock_ms left = backend_ticket_deadline(ticket[i], clock_now()) - clock_now();
+        ck_assert_int_gt(left, CONTRACT_SHORT * 2 / 3 - 10);
+        ck_assert_int_le(left, CONTRACT_SHORT);
+        ck_assert_int_eq(contract_stat(names[i]).deadline, backend_ticket_deadline(ticket[i], clock_now()));
+        ck_assert_uint_eq(log[i].due, 0);
+    }
+    backend_wake(contract_backend, 7);
+    clock_ms woken = clock_now();
+    CONTRACT_UNTIL(log[0].ended && log[1].ended);
+    ck_assert_int_ge(clock_now() - woken, CONTRACT_SHORT);
+    ck_assert_uint_eq(log[0].due, 1);
+    ck_assert_uint_eq(log[2].ended, 0);
+    ck_assert_str_eq(contract_list("", 10), "c");
+    backend_wake(contract_backend, 8);
+    CONTRACT_UNTIL(log[2].due); /* its user may renew it then */
+    backend_renew(contract_backend, &(struct backend_renewal){.ticket = ticket[2], .ttl = CONTRACT_LONG}, 1);
+    g_usleep(2 * CONTRACT_SHORT * 1000);
+    ck_assert_str_eq(contract_list("", 10), "c");
+}
+END_TEST
+
+START_TEST(lease_that_rested_has_a_full_term_after_a_restart)
+{
+    struct contract_log log = {0};
+    clock_ms began;
+
+    rest(contract_get("a", BACKEND_LEASE, &log), 7);
+    g_usleep(2 * CONTRACT_SHORT * 1000);
+    began = clock_now();
+    local_crash();
+    ck_assert_int_ge(contract_stat("a").deadline, began + CONTRACT_SHORT);
+    CONTRACT_UNTIL(contract_stat("a").type == BACKEND_NOTHING);
+}
+END_TEST
+
 START_TEST(memory_keeps_nothing)
 {
     struct backend *b;
@@ -748,6 +805,8 @@ static Suite *local_suite(void)
     tcase_set_timeout(idle, 30);
     tcase_add_loop_test(idle, journal_shrinks_when_most_was_released, 0, 2);
     tcase_add_test(idle, alarm_is_set_for_the_earliest_deadline_and_off_when_nothing_is_held);
+    tcase_add_test(idle, lease_that_rests_has_no_alarm_and_ends_when_its_keeper_is_woken);
+    tcase_add_test(idle, lease_that_rested_has_a_full_term_after_a_restart);
     tcase_add_test(idle, memory_keeps_nothing);
     tcase_add_test(idle, no_thread_runs_before_it_is_started);
     tcase_add_test(idle, grant_of_what_has_ended_is_not_told);

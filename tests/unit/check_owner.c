@@ -982,6 +982,43 @@ START_TEST(descriptors_are_left_for_others)
 }
 END_TEST
 
+static void count_end(void *arg, pid_t pid)
+{
+    *(pid_t *)arg = *(pid_t *)arg ? -1 : pid; /* once */
+}
+
+/* By its pidfd; without pidfd_open the end is only seen by asking. */
+START_TEST(the_end_of_a_process_that_is_watched_is_reported_once)
+{
+    begin(_i);
+    pid_t reported = 0, child = spawn_idle(), noticed = spawn_idle();
+    struct owner *owner = get(child), *other = get(noticed);
+    owner_table_on_ended(table, count_end, &reported);
+    bool watched = owner_watch(owner);
+    ck_assert_int_eq(watched, _i < 2);
+    ck_assert_int_eq(owner_watch(owner), watched);
+    owner_table_check(table);
+    ck_assert_int_eq(reported, 0);
+    end_child(child);
+    owner_table_check(table);
+    ck_assert_int_eq(reported, watched ? child : 0);
+    owner_table_check(table);
+    ck_assert(!owner_alive(owner));
+    ck_assert_int_eq(reported, watched ? child : 0);
+    ck_assert(!owner_watch(owner));
+    reported = 0;
+    ck_assert_int_eq(owner_watch(other), watched);
+    end_child(noticed);
+    ck_assert(!owner_alive(other)); /* whoever notices it first */
+    owner_table_check(table);
+    ck_assert_int_eq(reported, watched ? noticed : 0);
+    owner_unref(owner);
+    owner_unref(other);
+    owner_table_on_ended(table, NULL, NULL);
+    end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("owner");
@@ -1008,6 +1045,7 @@ int main(void)
     tcase_add_loop_test(cases, short_lived_processes_leave_nothing_behind, 0, KINDS);
     tcase_add_loop_test(cases, without_descriptors_the_answers_are_the_same, 0, KINDS);
     tcase_add_loop_test(cases, descriptors_are_left_for_others, 0, KINDS);
+    tcase_add_loop_test(cases, the_end_of_a_process_that_is_watched_is_reported_once, 0, KINDS);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
