@@ -15,7 +15,7 @@ import psycopg2
 import psycopg2.extensions
 
 sockets, port = sys.argv[1:]
-OPTIONS = dict(host=sockets, port=port, user="postgres", dbname="postgres")
+OPTIONS = dict(host=sockets, port=port, user="postgres", dbname="postgres", options="-c search_path=pg_catalog,\\ pg_temp")
 orders = failures = cases = 0
 
 

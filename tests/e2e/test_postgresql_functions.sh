@@ -56,7 +56,14 @@ expect_is "$(sql 'CREATE SCHEMA evil; CREATE FUNCTION evil.nextval(text) RETURNS
     "SET search_path = evil, pg_catalog" "SELECT leasefs.try_lock('safe', 't', '1 s') > 1000000")" t
 unsafe=$(sql "SELECT p.proname FROM pg_proc p WHERE pronamespace = 'leasefs'::regnamespace AND prosecdef AND NOT EXISTS (
     SELECT FROM unnest(proconfig) c WHERE c LIKE 'search_path=pg_catalog, pg_temp%')")
-expect_is "$unsafe" "" "functions with the owner's rights and no search_path"
+expect_is "$(sort <<<"$unsafe" | xargs)" "acquire release" "functions with the owner's rights and no search_path"
+expect_is "$(sql 'CREATE FUNCTION evil.fails(anyelement) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION $x$evil$x$; END$$' \
+    'CREATE DOMAIN evil.text AS pg_catalog.text CHECK (evil.fails(VALUE))' \
+    'CREATE DOMAIN evil.int8multirange AS pg_catalog.int8multirange CHECK (evil.fails(VALUE))')" ""
+for call in "acquire('a', '', 'a', false, 'i', 'm', 'i', 1, 0, 9, 9, true, false, NULL, NULL, NULL, NULL, NULL, '', '', NULL)" \
+    "release('a', 'i', 'm', NULL, NULL, NULL)"; do
+    expect_re "$(sql "SET search_path = evil, pg_catalog" "SELECT leasefs.$call")" 'this function is for mounts'
+done
 
 it "a role that may execute the functions needs no other right, and another role has none"
 sql "CREATE ROLE app LOGIN" "GRANT USAGE ON SCHEMA leasefs TO app" "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA leasefs TO app" \
@@ -71,7 +78,7 @@ SELECT leasefs.acquire('cycle', '', 'cycle', false, 'id', 'm', 'i', 1, 0, 30000,
 SELECT leasefs.release('cycle', 'id', 'm', NULL, NULL, NULL);
 END
 before=$(sql "SELECT pg_total_relation_size('leasefs.ticket')")
-PGOPTIONS='-c synchronous_commit=off' "$postgresql_programs/pgbench" -n -M prepared -t "${CYCLES:-20000}" -f "$TEST_DIR/cycle.sql" \
+PGOPTIONS='-c synchronous_commit=off -c search_path=pg_catalog,\ pg_temp' "$postgresql_programs/pgbench" -n -M prepared -t "${CYCLES:-20000}" -f "$TEST_DIR/cycle.sql" \
     -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres postgres >"$TEST_DIR/pgbench" 2>&1
 expect_is $? 0 "exit status"
 after=$(sql "SELECT pg_total_relation_size('leasefs.ticket')")
