@@ -687,7 +687,7 @@ static void link_on_tick(struct ev_loop *loop, ev_timer *timer, int events)
             break;
         }
     }
-    if (link->conn && oldest && now - MAX(oldest->sent, link->heard) > 2 * link->timeout) {
+    if (link->conn && oldest && now - MAX(oldest->sent, link->heard) > link->timeout) {
         link_down(link, "the server does not answer");
     }
     if (link->conn && !TAILQ_EMPTY(&link->waiting)) {
