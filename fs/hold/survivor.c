@@ -74,14 +74,14 @@ void survivor_set_wanted(struct survivor *survivor)
 
 void survivors_ask(struct fs *fs, const struct node *node)
 {
-    const struct hold *hold;
+    const struct hold *hold = node ? LIST_FIRST(&node->holds) : NULL;
     if (LIST_EMPTY(&fs->survivors->list) || !fs->openers) {
         return;
     }
-    LIST_FOREACH(hold, &node->holds, link) {
-        if (hold_survivor(hold)) {
-            openers_ask(fs->openers);
-            return;
-        }
+    while (hold && !hold_survivor(hold)) {
+        hold = LIST_NEXT(hold, link);
+    }
+    if (!node || hold) {
+        openers_ask(fs->openers);
     }
 }

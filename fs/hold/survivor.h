@@ -67,7 +67,7 @@ bool survivor_allows_change(const struct survivor *survivor, struct owner *who);
 struct owner *survivor_process(const struct survivor *survivor);
 /* Somebody waits for it: its processes are looked at now, and every second. */
 void survivor_set_wanted(struct survivor *survivor);
-/* Somebody looks at the name: so are they if it has survivors. */
+/* Somebody looks at the name, or lists a directory (NULL): so are they if it, or any name, has survivors. */
 void survivors_ask(struct fs *fs, const struct node *node);
 
 /* --- verdict.c --- */

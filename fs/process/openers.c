@@ -17,7 +17,8 @@
 #include "fs/process/walker.h"
 
 #define OPENERS_TOGETHER 100    /* milliseconds: who asks within them shares a walk */
-#define OPENERS_WAITED_FOR 1000 /* milliseconds from walk to walk while somebody waits */
+#define OPENERS_WAITED_FOR 1000 /* milliseconds from walk to walk while somebody waits, */
+#define OPENERS_IDLE 10000      /* and while nobody does */
 #define OPENERS_RETRY_MAX 1000  /* milliseconds from walk to walk while a file stays unsure and nobody waits */
 #define OPENERS_SHARE 10        /* walks use one part of so many of a processor */
 #define OPENERS_EMPTY_WALKS 2   /* so many in a row are certain */
@@ -502,16 +503,13 @@ static void openers_due(struct ev_loop *loop, ev_timer *timer, int events)
     openers_walk(timer->data);
 }
 
-/* When the next walk begins, in CLOCK_BOOTTIME, or CLOCK_NEVER. */
+/* When the next walk begins, in CLOCK_BOOTTIME. */
 static clock_ms openers_next(const struct openers *o)
 {
     int64_t pause = MAX(OPENERS_TOGETHER, o->metrics.last_ns * OPENERS_SHARE / 1000000);
-    int64_t wish = o->wanted ? 0 : o->waited_for ? OPENERS_WAITED_FOR : INT64_MAX;
+    int64_t wish = o->wanted ? 0 : o->waited_for ? OPENERS_WAITED_FOR : OPENERS_IDLE;
     if (o->retry > 0) {
         wish = MIN(wish, o->retry);
-    }
-    if (wish == INT64_MAX) {
-        return CLOCK_NEVER;
     }
     return o->began == CLOCK_NEVER ? 0 : o->began + MAX(wish, pause);
 }
@@ -523,7 +521,7 @@ static void openers_schedule(struct openers *o)
     }
     ev_timer_stop(o->loop, &o->timer);
     clock_ms next = openers_next(o);
-    if (next != CLOCK_NEVER && (o->changed || o->listed->len > 0)) {
+    if (o->changed || o->listed->len > 0) {
         ev_timer_set(&o->timer, (double)MAX(next - clock_now(), 0) / 1000, 0);
         ev_timer_start(o->loop, &o->timer);
     }

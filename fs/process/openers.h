@@ -7,7 +7,7 @@
  *
  * A walk looks at every process.  It serves all files, and everybody who asks within
  * 100 ms.  A walk happens when a file is added, when openers_ask is called, when a known
- * opener ends, and every second while somebody waits.  Walks use at most a tenth of a
+ * opener ends, and every second while somebody waits, else every ten.  Walks use at most a tenth of a
  * processor.
  *
  * OPENERS_NOBODY is final, and is reported

@@ -269,7 +269,7 @@ START_TEST(walk_that_saw_a_descriptor_before_it_was_closed_makes_no_deadlock)
 }
 END_TEST
 
-START_TEST(look_at_the_name_asks_for_a_walk)
+START_TEST(look_at_the_name_or_a_listing_asks_for_a_walk)
 {
     fake_openers_open(openers, INODE, alice, true);
     recover("L");
@@ -277,6 +277,17 @@ START_TEST(look_at_the_name_asks_for_a_walk)
     ck_assert_uint_eq(fake_openers_asked(openers), 0);
     ck_assert(wire_exists(w, "L"));
     ck_assert_uint_gt(fake_openers_asked(openers), 0);
+    walk();
+    ck_assert_uint_eq(fake_openers_asked(openers), 0);
+    struct fuse_open_in in = {.flags = O_RDONLY};
+    uint64_t opened = wire_send(w, FUSE_OPENDIR, FUSE_ROOT_ID, &in, sizeof in, NULL, 0);
+    ck_assert_int_eq(wire_result(w, opened), 0);
+    uint64_t fh = ((const struct fuse_open_out *)wire_data(w, opened, NULL))->fh;
+    struct fuse_read_in read = {.fh = fh, .size = 4096};
+    ck_assert_int_eq(wire_result(w, wire_send(w, FUSE_READDIR, FUSE_ROOT_ID, &read, sizeof read, NULL, 0)), 0);
+    ck_assert_uint_gt(fake_openers_asked(openers), 0);
+    struct fuse_release_in release = {.fh = fh};
+    ck_assert_int_eq(wire_result(w, wire_send(w, FUSE_RELEASEDIR, FUSE_ROOT_ID, &release, sizeof release, NULL, 0)), 0);
 }
 END_TEST
 
@@ -408,7 +419,7 @@ static Suite *survive_suite(void)
     tcase_add_test(cases, try_waits_until_it_is_known_whether_anybody_has_it_open);
     tcase_add_loop_test(cases, process_whose_own_descriptor_blocks_it_is_told_so, 0, 2);
     tcase_add_test(cases, walk_that_saw_a_descriptor_before_it_was_closed_makes_no_deadlock);
-    tcase_add_test(cases, look_at_the_name_asks_for_a_walk);
+    tcase_add_test(cases, look_at_the_name_or_a_listing_asks_for_a_walk);
     tcase_add_test(cases, touch_by_one_of_its_processes_is_refused);
     tcase_add_test(cases, only_its_processes_may_remove_it);
     tcase_add_test(cases, break_ends_it_at_once);
