@@ -1,4 +1,4 @@
-/* check: the first look at the servers, before a mount. */
+/* check: tries the servers before a mount. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* node: one server: what it says of itself, and whether its vote counts.
+/* node: one server: what it reports of itself, and whether its vote counts.
  *
- * A server that was started anew may have forgotten locks that are held, and could give them to somebody else.  So
- * until all terms that it may have known are over it counts for nobody who wants a lock ("delayed restarts"); not so
- * one that has everything on its disk before it answers.
+ * A server that has just started may have lost locks that are held, and could grant them again.  So it has no vote on a
+ * claim until all terms have passed that it may have known ("delayed restarts").  This does not concern a server that
+ * writes everything to its disk before it answers.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 #define SLACK 1000 /* ms: servers tell their uptime in whole seconds */
 
-int64_t redlock_hold_off(clock_ms now, clock_ms born, int64_t term)
+int64_t redlock_node_hold_off(clock_ms now, clock_ms born, int64_t term)
 {
     return MAX(born + term + term / 100 + 2 + SLACK - now, 0);
 }
@@ -21,7 +21,7 @@ int64_t redlock_hold_off(clock_ms now, clock_ms born, int64_t term)
 int64_t redlock_node_held_off(const struct redlock_node *node)
 {
     int64_t term = node->r->grace ? node->r->grace : node->r->longest;
-    return node->lasting ? 0 : redlock_hold_off(clock_now(), node->born, term);
+    return node->lasting ? 0 : redlock_node_hold_off(clock_now(), node->born, term);
 }
 
 void redlock_node_stamp(struct redlock_node *node)
@@ -98,9 +98,9 @@ static void node_on_configuration(void *arg, const struct redis_answer *answer)
 {
     struct redlock_node *node = arg;
     const redisReply *reply = answer->reply;
-    bool told = answer->outcome == REMOTE_ANSWERED && reply->type == REDIS_REPLY_ARRAY;
+    bool answered = answer->outcome == REMOTE_ANSWERED && reply->type == REDIS_REPLY_ARRAY;
     unsigned found = 0;
-    for (size_t i = 0; told && i + 1 < reply->elements; i += 2) {
+    for (size_t i = 0; answered && i + 1 < reply->elements; i += 2) {
         const redisReply *name = reply->element[i], *value = reply->element[i + 1];
         if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING) {
             found += strcmp(name->str, "appendonly") == 0 && strcmp(value->str, "yes") == 0;

@@ -1,8 +1,7 @@
 /* poll: one question to all servers, and their votes.
  *
- * The vote of a server is the first word of its answer; of a lock that another holds it is the holder, and of a name
- * that is free or unknown it is no word (VOTE_NOTHING).  A server that is held off has no vote where it may have
- * forgotten.
+ * The vote of a server is the first word of its answer.  For a lock that another holds it is the holder; for a name
+ * that is free or unknown it is VOTE_NOTHING.  A server that is held off has no vote where it may have lost something.
  */
 #include <stdio.h>
 #include <string.h>
@@ -135,13 +134,13 @@ static void poll_cast(struct redlock_poll *poll, unsigned server)
     const struct redlock_ballot *ballot = &poll->ballots[server];
     const char *word = redlock_ballot_text(ballot, 0);
     char holder[VOTE_WORD];
-    if (!*word || (ballot->young && poll_may_have_forgotten(poll, word))) {
+    if (!*word || (ballot->held_off && poll_may_have_forgotten(poll, word))) {
         word = NULL;
     } else if (strcmp(word, "held") == 0 || strcmp(word, "exists") == 0) {
         g_snprintf(holder, sizeof holder, "%s %s", word,
                    redlock_ballot_text(ballot, strcmp(word, "held") == 0 ? 2 : 1));
         word = holder;
-    } else if (strcmp(word, "given") == 0 && ballot->young) {
+    } else if (strcmp(word, "given") == 0 && ballot->held_off) {
         word = "ok";
     } else if (strcmp(word, "nothing") == 0) {
         word = VOTE_NOTHING;
@@ -164,7 +163,7 @@ static void poll_take(struct redlock_ballot *ballot, const struct redis_answer *
     const redisReply *reply = answer->reply;
     ballot->id = 0;
     ballot->sent = answer->sent;
-    ballot->young = redlock_node_held_off(&ballot->poll->r->nodes[ballot - ballot->poll->ballots]) > 0;
+    ballot->held_off = redlock_node_held_off(&ballot->poll->r->nodes[ballot - ballot->poll->ballots]) > 0;
     if (answer->outcome == REMOTE_REFUSED && reply && reply->str && strstr(reply->str, "OOM ")) {
         ballot->words = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
         g_ptr_array_add(ballot->words, g_bytes_new_static("full", strlen("full")));
@@ -184,27 +183,27 @@ static void poll_on_answer(void *arg, const struct redis_answer *answer)
     poll_cast(poll, (unsigned)(ballot - poll->ballots));
     poll->open--;
     poll->telling = true;
-    if (poll->call) {
-        poll->call->told(poll->call);
+    if (poll->flow) {
+        poll->flow->on_answer(poll->flow);
     }
     poll->telling = false;
-    if (!poll->call && poll->open == 0) {
+    if (!poll->flow && poll->open == 0) {
         poll_free(poll);
     }
 }
 
 /* --- asking --- */
 
-void redlock_poll_send(struct redlock *r, struct redlock_call *call, enum redlock_script_id script, int64_t timeout)
+void redlock_poll_send(struct redlock *r, struct redlock_flow *flow, enum redlock_script_id script, int64_t timeout)
 {
     struct redlock_poll *poll = g_new0(struct redlock_poll, 1);
     poll->r = r;
-    poll->call = call;
+    poll->flow = flow;
     poll->script = script;
     vote_init(&poll->vote, r->count);
     LIST_INSERT_HEAD(&r->polls, poll, link);
-    if (call) {
-        call->poll = poll;
+    if (flow) {
+        flow->poll = poll;
     }
     for (unsigned i = 0; i < r->count; i++) {
         struct redlock_node *node = &r->nodes[i];
@@ -239,9 +238,9 @@ void redlock_poll_forget(struct redlock_poll *poll)
 
 void redlock_poll_close(struct redlock_poll *poll, bool settle)
 {
-    if (poll->call) {
-        poll->call->poll = NULL;
-        poll->call = NULL;
+    if (poll->flow) {
+        poll->flow->poll = NULL;
+        poll->flow = NULL;
     }
     if (!settle) {
         redlock_poll_forget(poll);

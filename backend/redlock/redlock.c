@@ -1,4 +1,4 @@
-/* redlock: the backend: its beginning and end, servers up and down, messages, status. */
+/* redlock: opens and closes the backend; servers up and down, messages, status. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,10 +71,10 @@ static void redlock_on_message(void *context, const char *data, size_t length)
     char *text = g_strndup(data, length), **words = g_strsplit(text, " ", 3);
     guint count = g_strv_length(words);
     if (count == 2 && strcmp(words[0], "w") == 0) {
-        redlock_keep_tell(node->r, words[1], REMOTE_WANTED, BACKEND_LOST);
+        redlock_hold_report(node->r, words[1], REMOTE_WANTED, BACKEND_LOST);
     } else if (count == 3 && strcmp(words[0], "e") == 0) {
-        redlock_keep_tell(node->r, words[1], REMOTE_ENDED,
-                          strcmp(words[2], "released") == 0 ? BACKEND_RELEASED : BACKEND_BROKEN);
+        redlock_hold_report(node->r, words[1], REMOTE_ENDED,
+                            strcmp(words[2], "released") == 0 ? BACKEND_RELEASED : BACKEND_BROKEN);
     }
     g_strfreev(words);
     g_free(text);
@@ -125,7 +125,7 @@ static void redlock_free(struct remote *remote, bool holds)
 {
     struct redlock *r = (struct redlock *)remote;
     (void)holds;
-    redlock_call_end_all(r);
+    redlock_flow_end_all(r);
     redlock_poll_end_all(r);
     for (unsigned i = 0; i < r->count; i++) {
         redis_conn_free(r->nodes[i].conn);
@@ -223,9 +223,9 @@ static const struct remote_store store = {
     .free = redlock_free,
     .is_up = redlock_is_up,
     .allows_name = redlock_allows_name,
-    .send = redlock_change_call,
-    .forget = redlock_change_forget,
-    .heartbeat = redlock_acquire_beat,
+    .send = redlock_tickets_send,
+    .forget = redlock_tickets_forget,
+    .heartbeat = redlock_acquire_heartbeat,
     .on_waiting = redlock_waits,
     .watch_lock = redlock_acquire_watch,
     .status = redlock_status,
@@ -283,12 +283,12 @@ int redlock_new(const struct redlock_options *options, struct backend **ret, cha
     r->behind = g_strdup(at + strlen("{n}"));
     r->channel = redlock_channel(REDLOCK_CHANNEL, options->prefix, options->key);
     r->about = format_describe_mount(REDLOCK_FORMAT);
-    r->holds = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_keep_free);
+    r->holds = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_hold_free);
     r->tries = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     r->changes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    r->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_seen_free);
+    r->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_directory_cache_free);
     LIST_INIT(&r->polls);
-    LIST_INIT(&r->calls);
+    LIST_INIT(&r->flows);
     r->arena = g_string_chunk_new(4096);
     r->arguments = g_array_new(FALSE, FALSE, sizeof(struct redis_argument));
     r->random = g_rand_new_with_seed(options->seed);

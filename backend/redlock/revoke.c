@@ -1,39 +1,39 @@
-/* revoke: ending holders by name, whosever they are: their keys are taken away.
+/* revoke: ends holders by name, of any mount, by removing their keys.
  *
- * Who holds on another mount is told by a message of each server, or else notices when it renews.  The keys of one that
- * has a guard stay until that is over, under another token: see release.lua.
+ * Each server sends a message to the holder's mount, which otherwise notices at its next renewal.  The keys of a holder
+ * with a guard stay until the guard has run out, with another value: see release.lua.
  */
 #include <string.h>
 
 #include "backend/redlock/private.h"
 
-static void revoke_done(struct redlock_call *call, enum backend_result result)
+static void revoke_answer(struct redlock_flow *flow, enum backend_result result)
 {
-    struct remote_request *request = call->request;
-    redlock_call_end(call, true);
+    struct remote_request *request = flow->request;
+    redlock_flow_end(flow, true);
     remote_request_answer(request, result, 0);
 }
 
-static void revoke_look(struct redlock_call *call);
+static void revoke_look(struct redlock_flow *flow);
 
-static void revoke_on_released(struct redlock_call *call)
+static void revoke_on_released(struct redlock_flow *flow)
 {
-    struct redlock *r = call->r;
-    enum vote_verdict verdict = vote_verdict(&call->poll->vote, "ok", NULL);
+    struct redlock *r = flow->r;
+    enum vote_verdict verdict = vote_verdict(&flow->poll->vote, "ok", NULL);
     if (verdict == VOTE_OPEN) {
         return;
     }
-    char *name = g_strdup(call->name);
-    bool gone = verdict == VOTE_WON && redlock_ballot_number(redlock_poll_best(call->poll, "ok", 1), 1) == 0;
+    char *name = g_strdup(flow->name);
+    bool gone = verdict == VOTE_WON && redlock_ballot_number(redlock_poll_best(flow->poll, "ok", 1), 1) == 0;
     if (verdict == VOTE_WON) {
-        redlock_keep_tell(r, call->id, REMOTE_ENDED, call->request->fence ? BACKEND_RELEASED : BACKEND_BROKEN);
+        redlock_hold_report(r, flow->id, REMOTE_ENDED, flow->request->fence ? BACKEND_RELEASED : BACKEND_BROKEN);
     }
-    if (gone && !call->looked) { /* of this mount, which does not know yet that it was ended: another may hold */
-        revoke_look(call);
+    if (gone && !flow->looked) { /* of this mount, which does not know yet that it was ended: another may hold */
+        revoke_look(flow);
         g_free(name);
         return;
     }
-    revoke_done(call, verdict == VOTE_WON ? BACKEND_OK : BACKEND_UNREACHABLE);
+    revoke_answer(flow, verdict == VOTE_WON ? BACKEND_OK : BACKEND_UNREACHABLE);
     struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
     if (lock) {
         remote_retry_waiter(&r->remote, lock);
@@ -41,79 +41,79 @@ static void revoke_on_released(struct redlock_call *call)
     g_free(name);
 }
 
-static void revoke_release(struct redlock_call *call, const char *digest, const struct backend_info *holder)
+static void revoke_release(struct redlock_flow *flow, const char *digest, const struct backend_info *holder)
 {
-    bool guards = holder->kind != BACKEND_PROVISIONAL && !redlock_is_guard(call->id);
-    redlock_poll_fill_release(call->r, call->name, digest, call->request->fence ? "released" : "broken", holder->fence,
+    bool guards = holder->kind != BACKEND_PROVISIONAL && !redlock_is_guard(flow->id);
+    redlock_poll_fill_release(flow->r, flow->name, digest, flow->request->fence ? "released" : "broken", holder->fence,
                               guards ? backend_parse_guard(holder->meta) : 0);
-    redlock_call_poll(call, REDLOCK_RELEASE, call->r->timeout, revoke_on_released);
+    redlock_flow_poll(flow, REDLOCK_RELEASE, flow->r->timeout, revoke_on_released);
 }
 
 /* Whether this holder is to end; if not, that has been told. */
-static bool revoke_is_meant(struct redlock_call *call, const struct backend_info *holder)
+static bool revoke_matches(struct redlock_flow *flow, const struct backend_info *holder)
 {
-    bool stale = call->request->fence && holder->fence != call->request->fence;
-    bool guard = redlock_is_guard(call->id);
-    if (stale || (call->request->match && (guard || !backend_matches(call->request->match, holder->meta)))) {
-        call->result = stale ? BACKEND_STALE : BACKEND_BUSY;
+    bool stale = flow->request->fence && holder->fence != flow->request->fence;
+    bool guard = redlock_is_guard(flow->id);
+    if (stale || (flow->request->match && (guard || !backend_matches(flow->request->match, holder->meta)))) {
+        flow->result = stale ? BACKEND_STALE : BACKEND_BUSY;
         return false;
     }
     return true;
 }
 
-static void revoke_on_looked(struct redlock_call *call)
+static void revoke_on_looked(struct redlock_flow *flow)
 {
     const char *word;
-    enum vote_verdict verdict = vote_verdict(&call->poll->vote, NULL, &word);
+    enum vote_verdict verdict = vote_verdict(&flow->poll->vote, NULL, &word);
     struct backend_info holder = {.type = BACKEND_LOCK};
     if (verdict == VOTE_OPEN) {
         return;
     }
     if (verdict != VOTE_WON || !g_str_has_prefix(word, "held ")) {
-        revoke_done(call, verdict == VOTE_AWAY ? BACKEND_UNREACHABLE : BACKEND_MISSING);
+        revoke_answer(flow, verdict == VOTE_AWAY ? BACKEND_UNREACHABLE : BACKEND_MISSING);
         return;
     }
-    redlock_ask_describe(call, word, &holder);
-    g_strlcpy(call->id, redlock_ballot_text(redlock_poll_best(call->poll, word, 9), 3), sizeof call->id);
+    redlock_query_describe(flow, word, &holder);
+    g_strlcpy(flow->id, redlock_ballot_text(redlock_poll_best(flow->poll, word, 9), 3), sizeof flow->id);
     char *digest = g_strdup(word + strlen("held "));
-    if (revoke_is_meant(call, &holder)) {
-        revoke_release(call, digest, &holder);
+    if (revoke_matches(flow, &holder)) {
+        revoke_release(flow, digest, &holder);
     } else {
-        revoke_done(call, call->result);
+        revoke_answer(flow, flow->result);
     }
     g_free(digest);
-    redlock_ask_clear(&holder);
+    redlock_query_clear(&holder);
 }
 
-static void revoke_look(struct redlock_call *call)
+static void revoke_look(struct redlock_flow *flow)
 {
-    call->looked = true;
-    redlock_ask_fill_look(call->r, call->name);
-    redlock_call_poll(call, REDLOCK_LOOK, call->r->timeout, revoke_on_looked);
+    flow->looked = true;
+    redlock_query_fill(flow->r, flow->name);
+    redlock_flow_poll(flow, REDLOCK_LOOK, flow->r->timeout, revoke_on_looked);
 }
 
-static void revoke_on_refused(struct redlock_call *call)
+static void revoke_on_refused(struct redlock_flow *flow)
 {
-    revoke_done(call, call->result);
+    revoke_answer(flow, flow->result);
 }
 
-void redlock_revoke(struct redlock_call *call)
+void redlock_revoke(struct redlock_flow *flow)
 {
-    struct redlock *r = call->r;
-    struct remote_ticket *t = redlock_keep_holder(r, call->name);
+    struct redlock *r = flow->r;
+    struct remote_ticket *t = redlock_hold_find_holder(r, flow->name);
     struct backend_info holder = {.type = BACKEND_LOCK};
-    if (!t || !redlock_keep_hold(r, t->id)) {
-        revoke_look(call);
+    if (!t || !redlock_hold_find(r, t->id)) {
+        revoke_look(flow);
         return;
     }
     /* of this mount: it need not be asked for, and what is asked next is done next */
-    redlock_ask_describe_ticket(t, &holder);
-    g_strlcpy(call->id, redlock_keep_token(r, t->id), sizeof call->id);
-    if (revoke_is_meant(call, &holder)) {
-        char *digest = redlock_call_digest(call->id);
-        revoke_release(call, digest, &holder);
+    redlock_query_describe_ticket(t, &holder);
+    g_strlcpy(flow->id, redlock_hold_value(r, t->id), sizeof flow->id);
+    if (revoke_matches(flow, &holder)) {
+        char *digest = redlock_flow_digest(flow->id);
+        revoke_release(flow, digest, &holder);
         g_free(digest);
     } else {
-        redlock_call_later(call, 0, revoke_on_refused);
+        redlock_flow_continue_later(flow, 0, revoke_on_refused);
     }
 }

@@ -8,9 +8,9 @@ const struct redis_script redlock_scripts[REDLOCK_SCRIPTS] = {
 #include "backend/redlock/script/head.inc"
 #include "backend/redlock/script/acquire.inc"
     },
-    [REDLOCK_KEEP] = {"keep",
+    [REDLOCK_HOLD] = {"hold",
 #include "backend/redlock/script/head.inc"
-#include "backend/redlock/script/keep.inc"
+#include "backend/redlock/script/hold.inc"
     },
     [REDLOCK_RELEASE] = {"release",
 #include "backend/redlock/script/head.inc"

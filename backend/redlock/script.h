@@ -6,7 +6,7 @@
 
 enum redlock_script_id {
     REDLOCK_ACQUIRE,
-    REDLOCK_KEEP,
+    REDLOCK_HOLD,
     REDLOCK_RELEASE,
     REDLOCK_LOOK,
     REDLOCK_LIST,

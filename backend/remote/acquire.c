@@ -1,12 +1,9 @@
-/* acquire: taking a lock, waiting for it, and claiming it.
+/* acquire: takes a lock, waits for it, and claims it; the heartbeat of waiters.
  *
- * One request does all three, so asking again with the same token is always
- * safe: it renews what is held, gives a word of life for what waits, and claims
- * what was handed over.  A ticket that waits asks again when the lock's deadline
- * has come and it is first, when the store has told it that it holds, when a
- * stranger that held it may have let go, and when the heartbeat (keep.c), which is
- * one for all that wait, finds that it does not wait any more: so a lost message
- * costs it no more than REMOTE_HEARTBEAT.
+ * One request does all three, so it is safe to send it again under the same ticket id: it renews a holder, keeps a
+ * waiter alive, and claims a grant.  A waiter asks again when it is the first and the holder's deadline has come, when
+ * the store reports a grant, when another client may have released the lock, and when a heartbeat finds that it no
+ * longer waits. So a lost message delays it by REMOTE_HEARTBEAT at most.
  */
 #include <string.h>
 
@@ -17,7 +14,7 @@ int64_t remote_heartbeat_interval(const struct remote_ticket *t)
     return MAX(MIN(REMOTE_HEARTBEAT, remote_ticket_liveness(t, t->head.ttl) / 3), REMOTE_HEARTBEAT_MIN);
 }
 
-/* It could not be had, or not be kept waiting.  Frees it. */
+/* The claim fails, or the waiter cannot go on waiting.  Frees it. */
 static void acquire_refused(struct remote *r, struct remote_ticket *t, enum backend_result result,
                             const struct backend_info *holder)
 {
@@ -31,7 +28,7 @@ static void acquire_refused(struct remote *r, struct remote_ticket *t, enum back
     done(arg, result, NULL, holder);
 }
 
-static void acquire_told(struct remote_ticket *t, enum backend_result result)
+static void acquire_complete(struct remote_ticket *t, enum backend_result result)
 {
     backend_acquire_done *done = t->acquired;
     t->acquired = NULL;
@@ -47,40 +44,41 @@ static void acquire_set_given_name(struct remote_ticket *t, const char *leaf)
     t->name = *t->lock->name ? g_strconcat(t->lock->name, "/", leaf, NULL) : g_strdup(leaf);
 }
 
-static void acquire_ask(struct remote *r, struct remote_ticket *t);
+static void acquire_send(struct remote *r, struct remote_ticket *t);
 
 /* --- undone --- */
 
-/* What its lock owner holds is as it was, or it stands, or that is lost: `t` may have made it weaker in the store. */
+/* The claim of `t` may have weakened the ticket with which its lock owner holds.  That is as before now, or the claim
+ * holds after all, or the lock is lost. */
 static void acquire_undone(void *arg, enum backend_result result)
 {
     struct remote_request *undo = arg;
     struct remote *r = undo->r;
     struct remote_ticket *t = remote_ticket_find(r, undo->id), *was = t ? remote_ticket_find_joined(t) : NULL;
-    enum backend_result told = undo->result;
+    enum backend_result result_of_acquire = undo->result;
     if (t) {
         t->undoing = false;
     }
     if (was && result == BACKEND_BUSY && !t->undo_failed) {
         t->undo_failed = true;
         remote_request_free(undo);
-        acquire_ask(r, t);
+        acquire_send(r, t);
         return;
     }
     bool weaker = was && t->head.mode == BACKEND_SHARED && was->head.mode == BACKEND_EXCLUSIVE;
     if (was && (result == BACKEND_STALE || result == BACKEND_BUSY || (result != BACKEND_OK && weaker))) {
-        remote_end_ticket(r, was, BACKEND_LOST, result != BACKEND_STALE); /* who is told may release this one */
+        remote_end_ticket(r, was, BACKEND_LOST, result != BACKEND_STALE); /* its callback may release this one */
         t = remote_ticket_find(r, undo->id);
     }
     remote_request_free(undo);
     if (t && t->acquired) {
-        acquire_refused(r, t, told, NULL);
+        acquire_refused(r, t, result_of_acquire, NULL);
     } else if (t) {
         remote_end_ticket(r, t, BACKEND_LOST, false);
     }
 }
 
-/* Its end, which may have to be told, is told then. */
+/* Reports the end of `t` once its claim is undone. */
 static void acquire_undo(struct remote *r, struct remote_ticket *t, enum backend_result result)
 {
     struct remote_request *undo = remote_request_new(r, t);
@@ -92,8 +90,8 @@ static void acquire_undo(struct remote *r, struct remote_ticket *t, enum backend
     remote_send_undo(r, t, acquire_undone, undo);
 }
 
-/* A claim that is under way may have been joined to what its lock owner holds, and be weaker than that was: then it
- * cannot be undone any more when others have been let in.  Else it is undone before its end is told. */
+/* A pending claim may have joined, and weakened, what its lock owner holds.  If the store has let others in since, that
+ * cannot be undone.  Otherwise the claim is undone before its end is reported. */
 bool remote_cancel(struct remote *r, struct remote_ticket *t)
 {
     t->cancelled =
@@ -113,13 +111,13 @@ bool remote_cancel(struct remote *r, struct remote_ticket *t)
 
 /* --- granted --- */
 
-/* It does not hold yet.  The ttl may have been changed since it was asked for. */
+/* The state is not REMOTE_HELD yet.  The ttl may have changed since the request. */
 static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t ttl, const struct remote_answer *grant)
 {
     clock_ms now = clock_now(), deadline = remote_deadline(grant->sent, MIN(ttl, t->head.ttl));
-    bool late = deadline - now < MIN(ttl, t->head.ttl) / 8; /* a renewal might not be answered before it is over */
+    bool late = deadline - now < MIN(ttl, t->head.ttl) / 8; /* a renewal might be answered too late */
     if (late && !t->cancelled && (t->wait || t->late_grants++ < REMOTE_LATE_GRANTS)) {
-        acquire_ask(r, t);
+        acquire_send(r, t);
         return;
     }
     if (deadline <= now && remote_ticket_find_joined(t)) {
@@ -159,7 +157,7 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
         remote_verify(r, t->lock, t);
     }
     if (t->acquired) {
-        acquire_told(t, BACKEND_OK);
+        acquire_complete(t, BACKEND_OK);
     } else {
         r->events->granted(r->context, &t->head);
     }
@@ -190,8 +188,8 @@ void remote_heartbeat_reply(struct remote *r, const char *id, const struct remot
     }
 }
 
-/* It has been told nothing yet that could not be taken back. */
-static void acquire_give_up(struct remote *r, struct remote_ticket *t, enum backend_result result)
+/* Its caller knows nothing of it yet, or only that it waits. */
+static void acquire_abandon(struct remote *r, struct remote_ticket *t, enum backend_result result)
 {
     if (t->acquired) {
         remote_send_release(r, t, "", NULL, NULL);
@@ -203,28 +201,27 @@ static void acquire_queued(struct remote *r, struct remote_ticket *t, const stru
 {
     clock_ms now = clock_now();
     if (t->cancelled) {
-        acquire_give_up(r, t, BACKEND_UNREACHABLE);
+        acquire_abandon(r, t, BACKEND_UNREACHABLE);
         return;
     }
     t->head.fence = answer->fence;
     acquire_set_given_name(t, answer->leaf);
     remote_ticket_set_state(r, t, REMOTE_WAITING);
     if (t->acquired) {
-        remote_ticket_start_term(t, now,
-                                 remote_deadline(now, t->head.ttl)); /* its life in the store is another matter */
+        remote_ticket_start_term(t, now, remote_deadline(now, t->head.ttl)); /* heartbeats keep it alive in the store */
     }
     t->last_heartbeat = answer->sent;
     r->next_heartbeat = MIN(r->next_heartbeat, t->last_heartbeat + remote_heartbeat_interval(t));
     acquire_look_ahead(r, t, answer);
     if (t->acquired && remote_deadlocked(r, t)) {
-        acquire_give_up(r, t, BACKEND_DEADLOCK);
+        acquire_abandon(r, t, BACKEND_DEADLOCK);
         return;
     }
     if (t->granted_unclaimed) {
         remote_refresh(r, t);
     }
     if (t->acquired) {
-        acquire_told(t, BACKEND_QUEUED);
+        acquire_complete(t, BACKEND_QUEUED);
     }
 }
 
@@ -236,13 +233,13 @@ static void acquire_failed(struct remote *r, struct remote_ticket *t, const stru
     }
     if (t->acquired) {
         if (remote_outcome_is_unknown(answer) ||
-            answer->result == BACKEND_DAMAGED) { /* the latter may have done a part */
+            answer->result == BACKEND_DAMAGED) { /* a damaged store may have done a part */
             remote_send_release(r, t, "", NULL, NULL);
         }
         acquire_refused(r, t, answer->result, NULL);
         return;
     }
-    if (answer->result == BACKEND_DAMAGED || t->cancelled) { /* the first for nobody knows how long */
+    if (answer->result == BACKEND_DAMAGED || t->cancelled) { /* damage may last */
         remote_end_ticket(r, t, BACKEND_LOST, true);
         return;
     }
@@ -253,16 +250,16 @@ static void acquire_failed(struct remote *r, struct remote_ticket *t, const stru
     remote_ticket_schedule(r, t);
 }
 
-/* Whether its lock owner has given back something behind it, which may be what it was joined to. */
-static bool acquire_is_outdated(const struct remote_request *asked, const struct remote_ticket *t)
+/* Has its lock owner sent a release since, perhaps of the ticket that the claim has joined? */
+static bool acquire_is_outdated(const struct remote_request *acquiring, const struct remote_ticket *t)
 {
     const struct remote_request *request;
     if (!t->lock_owner) {
         return false;
     }
-    LIST_FOREACH(request, &asked->r->requests, link) {
+    LIST_FOREACH(request, &acquiring->r->requests, link) {
         bool release = request->procedure == REMOTE_RELEASE || request->procedure == REMOTE_RELEASE_RANGE;
-        if (release && request->claim.lock_owner == t->lock_owner && request->serial > asked->serial &&
+        if (release && request->claim.lock_owner == t->lock_owner && request->serial > acquiring->serial &&
             strcmp(request->name, t->lock->name) == 0) {
             return true;
         }
@@ -282,7 +279,7 @@ static void acquire_answered(struct remote_request *request, const struct remote
     if (answer->outcome != REMOTE_ANSWERED) {
         acquire_failed(r, t, answer);
     } else if (answer->result == BACKEND_OK && outdated) {
-        acquire_ask(r, t);
+        acquire_send(r, t);
     } else if (answer->result == BACKEND_OK) {
         acquire_granted(r, t, ttl, answer);
     } else if (answer->result == BACKEND_QUEUED) {
@@ -294,7 +291,7 @@ static void acquire_answered(struct remote_request *request, const struct remote
     }
 }
 
-static void acquire_ask(struct remote *r, struct remote_ticket *t)
+static void acquire_send(struct remote *r, struct remote_ticket *t)
 {
     t->acquiring = remote_request_new(r, t);
     t->acquiring->ttl = t->head.ttl;
@@ -304,20 +301,20 @@ static void acquire_ask(struct remote *r, struct remote_ticket *t)
 void remote_refresh(struct remote *r, struct remote_ticket *t)
 {
     if (t->acquiring) {
-        return; /* its answer will tell what to do */
+        return; /* its answer decides */
     }
     if (t->granted_unclaimed) {
         remote_ticket_set_state(r, t, REMOTE_CLAIMING);
     }
     t->granted_unclaimed = false;
-    acquire_ask(r, t);
+    acquire_send(r, t);
 }
 
 void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquire_done *done, void *arg)
 {
     t->acquired = done;
     t->arg = arg;
-    acquire_ask(r, t);
+    acquire_send(r, t);
 }
 
 /* --- heartbeat --- */
@@ -329,8 +326,8 @@ static int acquire_compare_locks(gconstpointer a, gconstpointer b)
     return (x > y) - (x < y);
 }
 
-/* Who was spoken for less than half of its pause ago can wait for the next, so those of one pause go together. While
- * the store is away nothing is sent: all ask again when it is back. */
+/* A ticket with a heartbeat less than half of its interval ago waits for the next, so those of one interval go
+ * together. While the store is away nothing is sent: all waiters ask again when it is back. */
 void remote_heartbeat(struct remote *r, clock_ms now)
 {
     GPtrArray *due = g_ptr_array_new();

@@ -1,9 +1,8 @@
-/* keep: what keeps a ticket in the store, and what ends it there: heartbeat, renewals and releases.
+/* background: renewals and releases, which nobody waits for; ends of tickets.
  *
- * Renewals, and releases of what has ended here, are requests that nobody waits for, and there may be very many at
- * once: after a restart or a reconnect all that is held is renewed, and leases that were made together run out
- * together.  They have a lane of their own, in which no more than REMOTE_BACKGROUND_MAX are under way, so whoever asks
- * for something waits for no more than these.  The renewal whose deadline is nearest goes first.
+ * There may be very many at once: after a restart or a reconnect, all tickets are renewed; leases that were made
+ * together expire together.  At most REMOTE_BACKGROUND_MAX of them are pending, so a request that a user waits for is
+ * behind these at most.  The renewal with the nearest deadline goes first.
  */
 #include "backend/remote/remote.h"
 
@@ -11,7 +10,7 @@ static void background_send_next(struct remote *r);
 
 /* --- release --- */
 
-/* Its lock owner has asked for some of what it held since, which may be the same ticket to the store. */
+/* Has its lock owner claimed some of these bytes since?  To the store that may be the same ticket. */
 static bool background_is_acquired_again(const struct remote_request *request)
 {
     const struct backend_claim *c = &request->claim;
@@ -23,7 +22,7 @@ static bool background_is_acquired_again(const struct remote_request *request)
     return t;
 }
 
-/* It was made weaker by a claim of which nobody knows any more, and others share it. */
+/* A claim that has ended has weakened the ticket of its lock owner, and others share the lock. */
 static void background_lose_joined(struct remote_request *request)
 {
     struct remote_lock *lock = g_hash_table_lookup(request->r->locks, request->name);
@@ -36,7 +35,7 @@ static void background_lose_joined(struct remote_request *request)
     }
 }
 
-/* Tried for as long as the store may know of it, whatever its caller was told. */
+/* Repeated for as long as the ticket may be in the store, whatever its caller got. */
 static void background_on_released(struct remote_request *request, const struct remote_answer *answer)
 {
     struct remote *r = request->r;
@@ -66,7 +65,7 @@ static struct remote_request *background_release_request(struct remote *r, const
     struct remote_request *request = remote_request_new_done(r, t, done, arg);
     request->claim.sequence = t->lock->sequence;
     request->claim.lock_owner = t->lock_owner;
-    request->claim.start = t->state != REMOTE_HELD; /* of one that does not hold no bytes */
+    request->claim.start = t->state != REMOTE_HELD; /* no bytes if it does not hold */
     request->claim.end = t->state == REMOTE_HELD ? BACKEND_RANGE_MAX : 0;
     request->name = g_strdup(t->lock->name);
     request->ticket_name = g_strdup(remote_ticket_name(t));
@@ -83,7 +82,7 @@ static void background_send_release(struct remote_request *request)
                         request->undo ? MIN(REMOTE_UNDO_MAX, request->ttl) : 0);
 }
 
-/* Of a ticket of which that is the release. */
+/* `request`: the release of `t`. */
 static void background_send_releases(struct remote *r, const struct remote_ticket *t, struct remote_request *request)
 {
     if (t->moving) { /* it is under one name or the other */
@@ -111,14 +110,13 @@ void remote_send_undo(struct remote *r, const struct remote_ticket *t, backend_d
     background_send_releases(r, t, request);
 }
 
-/* What is given back is forgotten here at once, so that whatever becomes of the request the store holds no less than is
- * believed in here. */
+/* The ticket loses the bytes at once, so that the store never holds less for this mount than the mount relies on. */
 bool remote_release_range(struct remote *r, struct remote_ticket *t, uint64_t start, uint64_t end, backend_done *done,
                           void *arg)
 {
     bool whole = !(r->backend.features & (BACKEND_CAN_RANGE | BACKEND_CAN_SHARE)),
          left = remote_ticket_cut_range(t, start, end);
-    if (left && whole) { /* the store knows of no bytes */
+    if (left && whole) { /* the store has no bytes */
         if (done) {
             done(arg, BACKEND_OK);
         }
@@ -142,7 +140,7 @@ bool remote_release_range(struct remote *r, struct remote_ticket *t, uint64_t st
 
 /* --- renewing --- */
 
-/* Whether a request is under way that may change what its lock owner holds. */
+/* Is a request pending that may change what its lock owner holds? */
 static bool background_lock_owner_is_changing(struct remote *r, const struct remote_ticket *t)
 {
     const struct remote_ticket *other;
@@ -167,7 +165,7 @@ static void background_note_renewal(struct remote_request *request, const struct
     struct remote_ticket *t = remote_ticket_find(r, request->id);
     enum backend_result result = answer->result;
     int64_t ttl = MIN(request->ttl, request->left);
-    /* Its term is longer by now, or the store has put it back as it was before a change that it has done first. */
+    /* Its term is longer by now, or it was changed since: the store may have restored it as it was before. */
     bool again = t && (request->claim.ttl < t->head.ttl || request->changes != t->changes);
     bool confirmed = request->verify_only, moved = t && remote_ticket_has_moved(t, request->name);
     bool converted = t && (t->converting || request->claim.mode != (enum backend_mode)t->head.mode ||
@@ -186,7 +184,7 @@ static void background_note_renewal(struct remote_request *request, const struct
         t->expiry_reported = false;
         t->renewing = t->renewing && confirmed;
         clock_ms deadline =
-            MIN(t->ends, remote_deadline(answer->sent, MIN(ttl, t->head.ttl))); /* shorter: asked for since */
+            MIN(t->ends, remote_deadline(answer->sent, MIN(ttl, t->head.ttl))); /* a shorter ttl was set since */
         t->head.deadline = confirmed ? MAX(t->head.deadline, deadline) : deadline;
         t->refresh = CLOCK_NEVER;
     } else {
@@ -229,7 +227,7 @@ int remote_compare_background(const void *a, const void *b)
     return (x->serial > y->serial) - (x->serial < y->serial);
 }
 
-/* Sends as many as may be under way. */
+/* Sends as many as may be pending. */
 static void background_send_next(struct remote *r)
 {
     while (r->background_pending < REMOTE_BACKGROUND_MAX) {
@@ -277,7 +275,7 @@ void remote_verify_ticket(struct remote *r, struct remote_ticket *t)
     background_send_renewal(r, t, !t->renewing, false);
 }
 
-/* --- ends, and doubts --- */
+/* --- ends, and verifying --- */
 
 void remote_end_ticket(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release)
 {
@@ -288,7 +286,7 @@ void remote_end_ticket(struct remote *r, struct remote_ticket *t, enum backend_e
         struct remote_request *request = background_release_request(r, t, word, NULL, NULL);
         TAILQ_INSERT_TAIL(&r->ended_releases, request, background);
     }
-    if (t->head.user) { /* else it is the store's own */
+    if (t->head.user) { /* NULL: the store's own ticket */
         r->events->ended(r->context, &t->head, why);
     }
     remote_ticket_free(r, t);
@@ -315,22 +313,22 @@ void remote_report_expired(struct remote *r, const char *name)
     }
 }
 
-/* Whether the two cannot both hold. */
+/* Can the two not both hold? */
 static bool background_conflicts(const struct remote_ticket *a, const struct remote_ticket *b)
 {
-    bool kin = backend_identity_matches(BACKEND_IDENTITY(a), BACKEND_IDENTITY(b));
-    if (kin || (a->segments && b->segments)) {
-        return !kin && backend_segments_conflict(a->segments, b->segments);
+    bool compatible = backend_identity_matches(BACKEND_IDENTITY(a), BACKEND_IDENTITY(b));
+    if (compatible || (a->segments && b->segments)) {
+        return !compatible && backend_segments_conflict(a->segments, b->segments);
     }
     return a->head.mode == BACKEND_EXCLUSIVE || b->head.mode == BACKEND_EXCLUSIVE;
 }
 
-void remote_verify(struct remote *r, struct remote_lock *lock, const struct remote_ticket *sure)
+void remote_verify(struct remote *r, struct remote_lock *lock, const struct remote_ticket *holder)
 {
     struct remote_ticket *t;
     LIST_FOREACH(t, &lock->tickets, link) {
-        bool doubtful = !sure || (t != sure && background_conflicts(t, sure));
-        if (doubtful && t->state == REMOTE_HELD && !t->expiry_sent && !t->renaming && !t->moving) {
+        bool conflicts = !holder || (t != holder && background_conflicts(t, holder));
+        if (conflicts && t->state == REMOTE_HELD && !t->expiry_sent && !t->renaming && !t->moving) {
             remote_verify_ticket(r, t);
         }
     }

@@ -47,8 +47,9 @@ static bool convert_makes_weaker(const struct remote_request *request, const str
     return part || (request->claim.mode == BACKEND_SHARED && t->head.mode == BACKEND_EXCLUSIVE);
 }
 
-/* The store must not think that it is shared, say, while it is taken for exclusive here, so nothing is told until it
- * does not.  The parts that a lock owner holds cannot be told again in one. */
+/* The store must not have the ticket as shared, say, while this mount relies on it as exclusive.  So the caller gets no
+ * result until the ticket is as before.  The byte ranges of a lock owner cannot be restored in one request: the lock is
+ * lost. */
 static void convert_revert(struct remote *r, struct remote_ticket *t, struct remote_request *reverted, bool weaker)
 {
     int64_t left = t->head.deadline == CLOCK_NEVER ? REMOTE_RELEASE_MAX : t->head.deadline - clock_now();
@@ -85,7 +86,7 @@ static void convert_revert(struct remote *r, struct remote_ticket *t, struct rem
     convert_send(back, t, &claim, left);
 }
 
-/* What others may have been let into is lost if it is not known in time; else it is tried on. */
+/* If the store may have let others in, the lock is lost unless the answer comes in time; otherwise this tries again. */
 static void convert_on_reverted(struct remote_request *request, const struct remote_answer *answer)
 {
     struct remote *r = request->r;
@@ -98,7 +99,8 @@ static void convert_on_reverted(struct remote_request *request, const struct rem
     if (t && answer->result == BACKEND_OK) {
         convert_apply(t, request, answer->sent);
         remote_ticket_schedule(r, t);
-    } else if (t && answer->result == BACKEND_BUSY && reverted && !unknown) { /* others share it: it stands */
+    } else if (t && answer->result == BACKEND_BUSY && reverted &&
+               !unknown) { /* others share it: the conversion holds */
         reverted->undo_failed = true;
         t->converting++;
         remote_request_free(request);
@@ -136,7 +138,7 @@ static void convert_on_answer(struct remote_request *request, const struct remot
     } else if (t && result == BACKEND_OK) {
         convert_apply(t, request, answer->sent);
         remote_ticket_schedule(r, t);
-        result = remote_ticket_is_expired(t) ? BACKEND_STALE : BACKEND_OK; /* answered too late to be believed in */
+        result = remote_ticket_is_expired(t) ? BACKEND_STALE : BACKEND_OK; /* the answer came after its deadline */
     }
     remote_request_finish(request, result);
 }

@@ -1,4 +1,4 @@
-/* deadlock: what of this mount stands in whose way, for backend/deadlock.h. */
+/* deadlock: which tickets of this mount block which, for backend/deadlock.h. */
 #include "backend/deadlock.h"
 
 #include "backend/remote/remote.h"
@@ -22,8 +22,7 @@ static bool deadlock_holds_against(const struct remote_ticket *holder, const str
     return false;
 }
 
-/* Whether `t` has to wait for `other`: it holds, or stands before it and does not
- * itself wait for what t's lock owner holds. */
+/* Must `t` wait for `other`?  That holds, or is before it and does not itself wait for what t's lock owner holds. */
 static bool deadlock_blocks(const struct remote_ticket *other, const struct remote_ticket *t)
 {
     const struct remote_ticket *k;

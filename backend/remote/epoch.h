@@ -57,8 +57,8 @@ struct epoch_marker {
 
 /* What a store supplies. */
 struct epoch_store {
-    /* Sends epoch_report and reads the marker.  The answer goes to epoch_on_marker or to epoch_on_failure.  What is
-     * sent behind it must be carried out behind it. */
+    /* Sends epoch_report and reads the marker.  The answer goes to epoch_on_marker or to epoch_on_failure.  The
+     * store carries out later requests after it. */
     void (*ask)(struct remote *r);
     /* From now on requests carry this stamp.  `changed`: it is another than before. */
     void (*set_stamp)(struct remote *r, const char *stamp, bool changed);

@@ -1,7 +1,7 @@
 /* operations: the table of operations of every store across a network.
  *
- * A name that the store cannot have, and a feature that it lacks, is refused here.  What is asked about names becomes a
- * request, whose completion is called here.
+ * Refuses names that the store cannot have, and features that it lacks.  Makes the requests about names, and calls
+ * their completions.
  */
 #include <stdio.h>
 

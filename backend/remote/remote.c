@@ -1,4 +1,4 @@
-/* remote: beginning and end, connection up and down, what is due; see remote.h. */
+/* remote: begins and ends; connection up and down; timers; see remote.h. */
 #include "backend/remote/remote.h"
 
 #include <errno.h>
@@ -96,7 +96,7 @@ void remote_on_event(struct remote *r, const char *id, enum remote_event event, 
     } else if (event == REMOTE_ENDED && (t->state == REMOTE_HELD || (t->state != REMOTE_ACQUIRING && by_name))) {
         bool revoked = t->state == REMOTE_HELD && (why == BACKEND_BROKEN || why == BACKEND_RELEASED);
         t->head.guarded = revoked && backend_parse_guard(t->meta) > 0 ? (uint8_t)(1 + why) : 0;
-        remote_end_ticket(r, t, why, false); /* one that waits asks again, if it was not meant by its name */
+        remote_end_ticket(r, t, why, false); /* a waiter asks again, unless its name was revoked */
     }
 }
 
@@ -117,7 +117,8 @@ bool remote_verify_end(struct remote *r, const char *id, enum backend_end why)
 static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms now)
 {
     if (t->state != REMOTE_HELD && t->due <= now && t->head.deadline <= now) {
-        t->head.deadline = MIN(t->ends, t->head.deadline + now - t->due); /* this process stood still: asked anew */
+        t->head.deadline =
+            MIN(t->ends, t->head.deadline + now - t->due); /* this process was stopped: the user may renew it */
     }
     if (t->head.deadline <= now) {
         bool lost = t->renewing || !r->store->is_up(r);
@@ -163,7 +164,7 @@ static void remote_on_alarm(struct ev_loop *loop, ev_io *alarm, int revents)
     uint64_t times;
     (void)loop, (void)revents;
     if (read(alarm->fd, &times, sizeof times) < 0) {
-        return; /* it was set anew meanwhile */
+        return; /* it was set again meanwhile */
     }
     remote_tick(alarm->data);
 }

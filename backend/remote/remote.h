@@ -415,8 +415,8 @@ void remote_ticket_fix_term(struct remote_ticket *t);
 void remote_ticket_set_alarm(struct remote *r);
 /* What it holds: struct backend_segment, copied; NULL: not known. */
 void remote_ticket_set_segments(struct remote_ticket *t, const GArray *segments);
-/* What its lock owner holds once it is granted to `joined`, the ticket with which it holds already; NULL: with none.  A
- * store without BACKEND_CAN_RANGE holds the whole lock for that, and this mount keeps the bytes.  A new array. */
+/* The bytes that its lock owner holds after the grant: those of `joined`, the ticket with which it holds already, or
+ * NULL, and those of `t`.  A store without BACKEND_CAN_RANGE holds the whole lock for them.  A new array. */
 GArray *remote_ticket_join_segments(const struct remote_ticket *t, const struct remote_ticket *joined);
 /* The part of `info` that this mount knows best of its own ticket: times, fencing token and the ticket itself. */
 void remote_ticket_describe(struct remote_ticket *t, struct backend_info *info);

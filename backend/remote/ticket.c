@@ -39,7 +39,7 @@ static void ticket_leave(struct remote *r, struct remote_ticket *t)
     }
 }
 
-/* While one waits, a message may come at any time. */
+/* The store listens for events while a ticket waits. */
 static void ticket_turn_waiting(struct remote *r, struct remote_ticket *t, enum remote_state to)
 {
     bool waited = remote_state_waits(t->state), waits = remote_state_waits(to);
@@ -170,7 +170,7 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
 
 void remote_ticket_free(struct remote *r, struct remote_ticket *t)
 {
-    if (t->acquiring) { /* not to be made again, after its release */
+    if (t->acquiring) { /* must not be sent again after the release */
         r->store->forget(r, t->acquiring_call);
         remote_request_free(t->acquiring);
     }
@@ -257,7 +257,7 @@ void remote_ticket_adopt_id(struct remote *r, struct remote_ticket *t, const cha
     if (was) {
         t->converting = was->converting;
         t->head.joined = true;
-        t->head.content = g_steal_pointer(&was->head.content); /* the store keeps it with the token */
+        t->head.content = g_steal_pointer(&was->head.content); /* the store keeps it with the ticket id */
         t->handle = was->handle;
         remote_ticket_free(r, was);
     }
@@ -271,7 +271,7 @@ void remote_ticket_set_alarm(struct remote *r)
     const struct remote_ticket *first = skiplist_item(skiplist_first(&r->agenda));
     clock_ms next = MAX(MIN(first ? first->next : CLOCK_NEVER, r->next_heartbeat), 1); /* 0 would stop it */
     struct itimerspec at = {.it_value = clock_timespec(next)};
-    /* a later one is set when this one has gone off */
+    /* a later one is set when this one fires */
     if (next >= r->armed) {
         return;
     }
@@ -362,11 +362,11 @@ bool remote_ticket_cut_range(struct remote_ticket *t, uint64_t start, uint64_t e
     return left->len > 0;
 }
 
-bool remote_ticket_has_compatible(const struct remote_ticket *t, struct backend_identity kin)
+bool remote_ticket_has_compatible(const struct remote_ticket *t, struct backend_identity identity)
 {
     struct remote_ticket *other;
     LIST_FOREACH(other, &t->lock->tickets, link) {
-        if (other != t && backend_identity_matches(BACKEND_IDENTITY(other), kin)) {
+        if (other != t && backend_identity_matches(BACKEND_IDENTITY(other), identity)) {
             return true;
         }
     }

@@ -63,9 +63,9 @@ void remote_renew(struct remote *r, const struct backend_renewal *renewals, size
         t->due_after = renewals[i].due;
         t->due = renewals[i].due > 0 ? now + renewals[i].due : CLOCK_NEVER;
         if (t->state != REMOTE_HELD) {
-            t->head.deadline = now + t->head.ttl; /* its life in the store is another matter: see remote_refresh */
+            t->head.deadline = now + t->head.ttl; /* heartbeats keep it alive in the store: see remote_heartbeat */
         } else if (t->head.deadline <= now) {
-            t->renewing = true; /* too late: the loop tells that it is lost */
+            t->renewing = true; /* too late: the loop reports it as lost */
         } else {
             remote_extend(r, t);
             t->head.deadline = MIN(t->head.deadline, remote_deadline(now, t->head.ttl));
@@ -84,8 +84,8 @@ static void update_end_as_lost(struct remote *r, const char *id)
     }
 }
 
-/* Where the ticket is when the outcome is unknown is not known either: another may
- * have the old name by now, or we the new one.  So both are given back. */
+/* If the outcome is unknown, so is the name that the ticket has: another may have the old name by now, or this mount
+ * the new one.  So both are released. */
 static void update_on_renamed(struct remote_request *request, const struct remote_answer *answer)
 {
     struct remote *r = request->r;

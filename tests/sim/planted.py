@@ -84,11 +84,11 @@ s|backend/local/loop.c|    if (!sequence \\|\\| local_store_synced(l->store) >= 
 w|backend/redis/conn/request.c|    return conn->options.wait > 0 && request->script|    return false && request->script
 w|backend/remote/epoch.c|    if (closed && !e->closed_since && confirmed) {|    (void)confirmed;\n    if (closed && !e->closed_since) {
 q|backend/redlock/vote.c|    return servers / 2 + 1;|    return servers / 2;
-q|backend/redlock/node.c|    return node->lasting ? 0 : redlock_hold_off(clock_now(), node->born, term);|    (void)term;\n    return 0;
-q|backend/redlock/acquire.c|    remote_make_id(call->id);|    g_strlcpy(call->id, t->id, sizeof call->id);
+q|backend/redlock/node.c|    return node->lasting ? 0 : redlock_node_hold_off(clock_now(), node->born, term);|    (void)term;\n    return 0;
+q|backend/redlock/acquire.c|    remote_make_id(flow->id);|    g_strlcpy(flow->id, t->id, sizeof flow->id);
 r|backend/redis/script/uncontended_renew.lua|if is_uncontended(id) and|if uncontended and
 z|backend/zookeeper/session.c|z->ready &&\n               clock_now() - z->heartbeat_sent > z->validity / 2|false && z->ready
-q|backend/redlock/script/keep.lua|elseif give and last_number() <= tonumber(number) then|elseif give then
+q|backend/redlock/script/hold.lua|elseif give and last_number() <= tonumber(number) then|elseif give then
 m+|backend/lockspace/grant.c|    if (guard == 0) {|    if (true) {
 r+|backend/redis/script/revoke.lua|  if left > 0 then|  if false then
 """

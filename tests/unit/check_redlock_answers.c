@@ -61,7 +61,7 @@ static void then_usual(void)
 {
     for (unsigned i = 0; i < SERVERS; i++) {
         rule(i, REDLOCK_ACQUIRE, words("ok 7"), FAKE_REDIS_ALWAYS);
-        rule(i, REDLOCK_KEEP, words("ok"), FAKE_REDIS_ALWAYS);
+        rule(i, REDLOCK_HOLD, words("ok"), FAKE_REDIS_ALWAYS);
         rule(i, REDLOCK_RELEASE, "*2\r\n+ok\r\n:1\r\n", FAKE_REDIS_ALWAYS);
         rule(i, REDLOCK_LOOK, words("nothing"), FAKE_REDIS_ALWAYS);
         rule(i, REDLOCK_LIST, words("names"), FAKE_REDIS_ALWAYS);
@@ -182,7 +182,7 @@ static void on_done(void *arg, enum backend_result result)
 static const struct redlock_poll *poll_now(void)
 {
     const struct redlock *r = (const struct redlock *)contract_backend;
-    return LIST_EMPTY(&r->calls) ? NULL : LIST_FIRST(&r->calls)->poll;
+    return LIST_EMPTY(&r->flows) ? NULL : LIST_FIRST(&r->flows)->poll;
 }
 
 /* When that has come. */
@@ -254,7 +254,7 @@ START_TEST(server_that_fails_behind_its_vote_makes_no_majority_of_the_number)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
-    once(REDLOCK_KEEP, words("ok"), FAILS, FAILS);
+    once(REDLOCK_HOLD, words("ok"), FAILS, FAILS);
     then_usual();
     mount();
     ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_UNREACHABLE);
@@ -268,8 +268,8 @@ END_TEST
 START_TEST(lock_that_is_deleted_behind_its_vote_is_asked_for_again)
 {
     struct contract_log log = {0};
-    once(REDLOCK_KEEP, words("ok"), words("gone"), FAILS); /* no majority of anything */
-    once(REDLOCK_KEEP, words("gone"), words("gone"), words("ok"));
+    once(REDLOCK_HOLD, words("ok"), words("gone"), FAILS); /* no majority of anything */
+    once(REDLOCK_HOLD, words("gone"), words("gone"), words("ok"));
     then_usual();
     mount();
     contract_get("a", BACKEND_LEASE, &log);
@@ -302,8 +302,8 @@ START_TEST(claim_joins_nothing_of_which_no_majority_answers)
     struct contract_log log[2] = {{0}};
     struct backend_claim flock = claim_of_handle(BACKEND_FLOCK, 0, &log[0]),
                          fcntl = claim_of_handle(BACKEND_FCNTL, 1, &log[1]);
-    once(REDLOCK_KEEP, words("ok"), words("ok"), words("ok")); /* the number */
-    once(REDLOCK_KEEP, words("gone"), FAILS, words("ok"));
+    once(REDLOCK_HOLD, words("ok"), words("ok"), words("ok")); /* the number */
+    once(REDLOCK_HOLD, words("gone"), FAILS, words("ok"));
     then_usual();
     mount();
     ck_assert_int_eq(contract_acquire("a", &flock).result, BACKEND_OK);
@@ -319,13 +319,13 @@ START_TEST(holder_leaves_the_lock_to_a_claim_that_is_still_joining)
     struct backend_claim flock = claim_of_handle(BACKEND_FLOCK, 0, &log[0]),
                          fcntl = claim_of_handle(BACKEND_FCNTL, 1, &log[1]);
     struct waited joined = {0};
-    once(REDLOCK_KEEP, words("ok"), words("ok"), words("ok")); /* the number */
-    once(REDLOCK_KEEP, FAKE_REDIS_LATE, FAKE_REDIS_LATE, FAKE_REDIS_LATE);
+    once(REDLOCK_HOLD, words("ok"), words("ok"), words("ok")); /* the number */
+    once(REDLOCK_HOLD, FAKE_REDIS_LATE, FAKE_REDIS_LATE, FAKE_REDIS_LATE);
     then_usual();
     mount();
     const struct contract_acquired first = contract_acquire("a", &flock);
     backend_acquire(contract_backend, "a", &fcntl, on_acquired, &joined);
-    CONTRACT_UNTIL(calls(0, REDLOCK_KEEP) == 2);
+    CONTRACT_UNTIL(calls(0, REDLOCK_HOLD) == 2);
     ck_assert_int_eq(contract_release(first.ticket), BACKEND_OK);
     for (unsigned i = 0; i < SERVERS; i++) {
         ck_assert_uint_eq(calls(i, REDLOCK_RELEASE), 0); /* the key is that of both */
@@ -437,7 +437,7 @@ START_TEST(waiter_is_converted_where_it_waits)
     ck_assert_ptr_nonnull(ticket);
     ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_OK);
     ck_assert_int_eq(contract_set(ticket, &change), BACKEND_STALE); /* it has no record */
-    ck_assert_uint_eq(calls(0, REDLOCK_KEEP), 0);
+    ck_assert_uint_eq(calls(0, REDLOCK_HOLD), 0);
 }
 END_TEST
 

@@ -20,7 +20,7 @@ if value then
   if wait == '1' then call('PUBLISH', channel, 'w ' .. value:sub(1, 64)) end
   return held(value)
 end
-if young then return {''} end -- its holder may be about to give it to this server again
+if held_off then return {''} end -- its holder may be about to give it to this server again
 call('SET', L, token, 'PX', ttl)
 write_record(token, 7)
 call('PEXPIRE', RECORD, ttl)

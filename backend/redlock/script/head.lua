@@ -13,7 +13,7 @@
 local L, RECORD, NUMBER, LIST = unpack(KEYS)
 local call = redis.call
 local NUMBER_KEPT = 604800000 -- ms: seven days
-local young = ARGV[#ARGV] == '1'
+local held_off = ARGV[#ARGV] == '1'
 
 local clock = call('TIME')
 local now_us = clock[1] * 1000000 + clock[2]

@@ -19,7 +19,7 @@ if value and redis.sha1hex(value) == digest then
     value = false
   end
 end
-if why ~= '' and number ~= '0' and last_number() <= tonumber(number) then -- its holder may not have heard of it: see keep.lua
+if why ~= '' and number ~= '0' and last_number() <= tonumber(number) then -- its holder may not have heard of it: see hold.lua
   call('SET', NUMBER, text(number + 1), 'PX', NUMBER_KEPT)
 end
 if not value then

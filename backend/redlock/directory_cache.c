@@ -1,7 +1,7 @@
-/* seen: the directories that a majority of the servers has told this mount of. */
+/* directory_cache: the directories that a majority of the servers has reported to this mount. */
 #include "backend/redlock/private.h"
 
-void redlock_seen_free(gpointer data)
+void redlock_directory_cache_free(gpointer data)
 {
     struct redlock_directory *directory = data;
     g_clear_pointer(&directory->meta, g_bytes_unref);
@@ -9,8 +9,8 @@ void redlock_seen_free(gpointer data)
     g_free(directory);
 }
 
-void redlock_seen_note(struct redlock *r, const char *name, const char *made, int64_t revision,
-                       const struct backend_directory *attributes)
+void redlock_directory_cache_add(struct redlock *r, const char *name, const char *made, int64_t revision,
+                                 const struct backend_directory *attributes)
 {
     struct redlock_directory *directory = g_new0(struct redlock_directory, 1);
     directory->made = g_strdup(made);
@@ -20,7 +20,7 @@ void redlock_seen_note(struct redlock *r, const char *name, const char *made, in
     g_hash_table_replace(r->directories, g_strdup(name), directory);
 }
 
-void redlock_seen_forget(struct redlock *r, const char *name)
+void redlock_directory_cache_remove(struct redlock *r, const char *name)
 {
     g_hash_table_remove(r->directories, name);
 }

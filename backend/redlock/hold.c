@@ -1,9 +1,9 @@
-/* keep: what is held, and its record.
+/* hold: what this mount holds, and its record on the servers.
  *
- * Tickets of one handle, or of one lock owner, hold together; in the key stands the token of the first.  What is held
- * is extended where it is, and given to the servers that have it not, which count the next time: had it been broken,
- * or had another held it meanwhile, one server of each majority would know a greater number.  If a majority has to be
- * given it at once, though none was started anew, it was deleted, and is let go.
+ * Compatible tickets hold together; the value of the key is the id of the first.  A renewal extends the key where it
+ * is, and gives it to the servers that lack it, which count from the next renewal on: had the lock been broken, or held
+ * by another meanwhile, one server of each majority would have a greater number.  If a majority lacks it, though none
+ * of them has started since, it was deleted, and the lock is released.
  */
 #include <string.h>
 
@@ -11,12 +11,12 @@
 
 /* --- holds --- */
 
-struct redlock_hold *redlock_keep_hold(const struct redlock *r, const char *id)
+struct redlock_hold *redlock_hold_find(const struct redlock *r, const char *id)
 {
     return g_hash_table_lookup(r->holds, id);
 }
 
-struct redlock_hold *redlock_keep_new(struct redlock *r, const struct remote_ticket *t, const char *id,
+struct redlock_hold *redlock_hold_new(struct redlock *r, const struct remote_ticket *t, const char *id,
                                       uint64_t revision)
 {
     struct redlock_hold *hold = g_new0(struct redlock_hold, 1);
@@ -28,31 +28,31 @@ struct redlock_hold *redlock_keep_new(struct redlock *r, const struct remote_tic
     return hold;
 }
 
-void redlock_keep_free(gpointer data)
+void redlock_hold_free(gpointer data)
 {
     struct redlock_hold *hold = data;
     g_free(hold->name);
     g_free(hold);
 }
 
-const char *redlock_keep_token(const struct redlock *r, const char *id)
+const char *redlock_hold_value(const struct redlock *r, const char *id)
 {
-    const struct redlock_hold *hold = redlock_keep_hold(r, id);
+    const struct redlock_hold *hold = redlock_hold_find(r, id);
     const char *tried = g_hash_table_lookup(r->tries, id);
     return hold ? hold->id : tried ? tried : id;
 }
 
-struct remote_ticket *redlock_keep_other(const struct redlock *r, const char *name, const char *id)
+struct remote_ticket *redlock_hold_find_sharing(const struct redlock *r, const char *name, const char *id)
 {
     const struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
     struct remote_ticket *t = lock ? LIST_FIRST(&lock->tickets) : NULL;
-    while (t && (strcmp(t->id, id) == 0 || strcmp(redlock_keep_token(r, t->id), redlock_keep_token(r, id)) != 0)) {
+    while (t && (strcmp(t->id, id) == 0 || strcmp(redlock_hold_value(r, t->id), redlock_hold_value(r, id)) != 0)) {
         t = LIST_NEXT(t, link);
     }
     return t;
 }
 
-struct remote_ticket *redlock_keep_holder(const struct redlock *r, const char *name)
+struct remote_ticket *redlock_hold_find_holder(const struct redlock *r, const char *name)
 {
     const struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
     struct remote_ticket *t = lock ? LIST_FIRST(&lock->tickets) : NULL;
@@ -62,7 +62,7 @@ struct remote_ticket *redlock_keep_holder(const struct redlock *r, const char *n
     return t;
 }
 
-void redlock_keep_tell(struct redlock *r, const char *id, enum remote_event news, enum backend_end why)
+void redlock_hold_report(struct redlock *r, const char *id, enum remote_event event, enum backend_end why)
 {
     GPtrArray *ids = g_ptr_array_new_with_free_func(g_free);
     GHashTableIter each;
@@ -74,17 +74,17 @@ void redlock_keep_tell(struct redlock *r, const char *id, enum remote_event news
         }
     }
     for (guint i = 0; i < ids->len; i++) {
-        if (news == REMOTE_ENDED) {
+        if (event == REMOTE_ENDED) {
             g_hash_table_remove(r->holds, ids->pdata[i]);
         }
-        remote_on_event(&r->remote, ids->pdata[i], news, why);
+        remote_on_event(&r->remote, ids->pdata[i], event, why);
     }
     g_ptr_array_unref(ids);
 }
 
 /* --- records --- */
 
-struct redlock_record redlock_keep_record(const struct remote_ticket *t, uint64_t revision)
+struct redlock_record redlock_hold_record(const struct remote_ticket *t, uint64_t revision)
 {
     return (struct redlock_record){
         .kind = t->head.kind,
@@ -97,7 +97,7 @@ struct redlock_record redlock_keep_record(const struct remote_ticket *t, uint64_
     };
 }
 
-void redlock_keep_fill_record(struct redlock *r, const struct redlock_record *record)
+void redlock_hold_fill_record(struct redlock *r, const struct redlock_record *record)
 {
     redlock_poll_number(r, record->ttl);
     redlock_poll_number(r, record->age);
@@ -108,7 +108,7 @@ void redlock_keep_fill_record(struct redlock *r, const struct redlock_record *re
     redlock_poll_bytes(r, record->content);
 }
 
-int64_t redlock_keep_left(const struct remote_ticket *t)
+int64_t redlock_hold_time_left(const struct remote_ticket *t)
 {
     int64_t left = MAX(t->head.deadline - clock_now(), 0);
     return left + left / 99 + 3; /* more than remote_deadline takes off */
@@ -116,53 +116,53 @@ int64_t redlock_keep_left(const struct remote_ticket *t)
 
 /* How long the key is to last: others that hold with it may need it for longer, and to set something does not extend a
  * fixed term. */
-static int64_t keep_term(const struct redlock *r, const struct redlock_call *call, const struct redlock_record *record)
+static int64_t hold_term(const struct redlock *r, const struct redlock_flow *flow, const struct redlock_record *record)
 {
-    const struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, call->name);
-    const struct remote_ticket *t = remote_ticket_find((struct remote *)&r->remote, call->request->id);
-    enum remote_procedure procedure = call->request->procedure;
+    const struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, flow->name);
+    const struct remote_ticket *t = remote_ticket_find((struct remote *)&r->remote, flow->request->id);
+    enum remote_procedure procedure = flow->request->procedure;
     bool ends = procedure == REMOTE_RELEASE || procedure == REMOTE_RELEASE_RANGE;
-    int64_t term = procedure == REMOTE_RENEW ? call->request->ttl : ends ? 0 : record->ttl;
+    int64_t term = procedure == REMOTE_RENEW ? flow->request->ttl : ends ? 0 : record->ttl;
     if (procedure == REMOTE_SET && t && t->ends != CLOCK_NEVER) {
-        term = MIN(term - 1, redlock_keep_left(t)); /* less than the record's, by which the script knows it */
+        term = MIN(term - 1, redlock_hold_time_left(t)); /* less than the record's, by which the script knows it */
     }
     for (t = lock ? LIST_FIRST(&lock->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
-        bool other = t->state == REMOTE_HELD && strcmp(t->id, call->request->id) != 0 &&
-                     strcmp(redlock_keep_token(r, t->id), call->id) == 0;
+        bool other = t->state == REMOTE_HELD && strcmp(t->id, flow->request->id) != 0 &&
+                     strcmp(redlock_hold_value(r, t->id), flow->id) == 0;
         if (other) {
-            term = MAX(term, redlock_keep_left(t));
+            term = MAX(term, redlock_hold_time_left(t));
         }
     }
     return term;
 }
 
-void redlock_keep_poll(struct redlock_call *call, const struct redlock_record *record, bool give,
-                       void (*told)(struct redlock_call *call))
+void redlock_hold_send(struct redlock_flow *flow, const struct redlock_record *record, bool give,
+                       void (*on_answer)(struct redlock_flow *flow))
 {
-    struct redlock *r = call->r;
+    struct redlock *r = flow->r;
     const char *leaf;
-    char *directory = remote_parent(call->name, &leaf);
-    redlock_poll_key(r, 0, call->name);
-    redlock_poll_key(r, 'R', call->name);
-    redlock_poll_key(r, 'N', call->name);
+    char *directory = remote_parent(flow->name, &leaf);
+    redlock_poll_key(r, 0, flow->name);
+    redlock_poll_key(r, 'R', flow->name);
+    redlock_poll_key(r, 'N', flow->name);
     redlock_poll_key(r, 'L', directory);
-    redlock_poll_text(r, call->id);
-    redlock_poll_number(r, keep_term(r, call, record));
+    redlock_poll_text(r, flow->id);
+    redlock_poll_number(r, hold_term(r, flow, record));
     redlock_poll_text(r, leaf);
-    redlock_keep_fill_record(r, record);
+    redlock_hold_fill_record(r, record);
     redlock_poll_number(r, give);
-    redlock_call_poll(call, REDLOCK_KEEP, redlock_call_timeout(r, record->ttl), told);
+    redlock_flow_poll(flow, REDLOCK_HOLD, redlock_flow_timeout(r, record->ttl), on_answer);
     g_free(directory);
 }
 
-enum vote_verdict redlock_keep_verdict(struct redlock_call *call)
+enum vote_verdict redlock_hold_verdict(struct redlock_flow *flow)
 {
-    const struct redlock_poll *poll = call->poll;
+    const struct redlock_poll *poll = flow->poll;
     const char *word;
     enum vote_verdict verdict = vote_verdict(&poll->vote, "ok", &word);
-    unsigned majority = vote_majority(call->r->count), others = vote_count(&poll->vote, word);
+    unsigned majority = vote_majority(flow->r->count), others = vote_count(&poll->vote, word);
     if (verdict == VOTE_LOST && others >= majority) { /* where it was given again it is to go, too */
-        redlock_call_undo(call->r, call->name, call->id);
+        redlock_flow_undo(flow->r, flow->name, flow->id);
     } else if (verdict == VOTE_LOST) {
         verdict = others + poll->open >= majority ? VOTE_OPEN : VOTE_AWAY;
     }

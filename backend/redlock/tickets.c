@@ -1,0 +1,226 @@
+/* tickets: releases, renews, sets and converts tickets; which function begins which procedure. */
+#include <string.h>
+
+#include "backend/redlock/private.h"
+
+#define TICKETS_TRIES 2 /* more, where a majority answers, but is not at one */
+
+static void tickets_answer(struct redlock_flow *flow, enum backend_result result, clock_ms sent)
+{
+    struct remote_request *request = flow->request;
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = result, .sent = sent};
+    bool known = result != BACKEND_UNREACHABLE;
+    answer.outcome = known ? REMOTE_ANSWERED : request->procedure == REMOTE_RENEW ? REMOTE_REFUSED : REMOTE_UNKNOWN;
+    flow->request = NULL;
+    request->on_answer(request, &answer);
+    redlock_flow_end(flow, true);
+}
+
+static void tickets_on_settled(struct redlock_flow *flow)
+{
+    tickets_answer(flow, flow->result, clock_now());
+}
+
+/* Nobody has to be asked for it; it is told from the loop, as all is. */
+static void tickets_answer_soon(struct redlock_flow *flow, enum backend_result result)
+{
+    flow->result = result;
+    redlock_flow_continue_later(flow, 0, tickets_on_settled);
+}
+
+/* Is there time for one more try? */
+static bool tickets_has_time_left(const struct redlock_flow *flow)
+{
+    return clock_now() + REDLOCK_RETRY_MAX < flow->tried_until;
+}
+
+/* --- release --- */
+
+static void tickets_send_release(struct redlock_flow *flow);
+
+static void tickets_on_released(struct redlock_flow *flow)
+{
+    struct redlock *r = flow->r;
+    enum vote_verdict verdict = vote_verdict(&flow->poll->vote, "ok", NULL);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    if (verdict != VOTE_WON && tickets_has_time_left(flow)) {
+        redlock_poll_close(flow->poll, true);
+        redlock_flow_continue_later(flow, REDLOCK_RETRY_MAX, tickets_send_release);
+        return;
+    }
+    char *name = g_strdup(flow->name);
+    tickets_answer(flow, verdict == VOTE_WON ? BACKEND_OK : BACKEND_UNREACHABLE, redlock_poll_sent(flow->poll, "ok"));
+    struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
+    if (!lock) {
+        g_hash_table_remove(r->changes, name);
+    } else if (verdict == VOTE_WON) {
+        remote_retry_waiter(&r->remote, lock);
+    }
+    g_free(name);
+}
+
+static void tickets_on_passed(struct redlock_flow *flow)
+{
+    if (vote_verdict(&flow->poll->vote, "ok", NULL) != VOTE_OPEN) {
+        tickets_answer(flow, BACKEND_OK, clock_now()); /* what is left is told at its next renewal, if not now */
+    }
+}
+
+/* What others are told of the key is what is left of those that hold with it.  It is not extended. */
+static void tickets_pass_key_to(struct redlock_flow *flow, const struct remote_ticket *left)
+{
+    struct redlock *r = flow->r;
+    struct redlock_hold *hold = redlock_hold_find(r, left->id);
+    if (!hold || left->state != REMOTE_HELD) {
+        tickets_answer_soon(flow, BACKEND_OK);
+        return;
+    }
+    hold->revision = ++r->revisions;
+    struct redlock_record record = redlock_hold_record(left, hold->revision);
+    redlock_hold_send(flow, &record, true, tickets_on_passed);
+}
+
+static void tickets_send_release(struct redlock_flow *flow)
+{
+    char *digest = redlock_flow_digest(flow->id);
+    redlock_poll_fill_release(flow->r, flow->name, digest, "", 0, 0);
+    redlock_flow_poll(flow, REDLOCK_RELEASE, flow->r->timeout, tickets_on_released);
+    g_free(digest);
+}
+
+static void tickets_release(struct redlock_flow *flow)
+{
+    struct redlock *r = flow->r;
+    const struct remote_ticket *left = redlock_hold_find_sharing(r, flow->name, flow->request->id);
+    g_strlcpy(flow->id, redlock_hold_value(r, flow->request->id), sizeof flow->id);
+    g_hash_table_remove(r->holds, flow->request->id);
+    g_hash_table_remove(r->tries, flow->request->id);
+    if (left) {
+        tickets_pass_key_to(flow, left);
+    } else {
+        tickets_send_release(flow);
+    }
+}
+
+/* --- what is held --- */
+
+static void tickets_on_renewed(struct redlock_flow *flow)
+{
+    struct redlock *r = flow->r;
+    char id[REMOTE_ID_SIZE];
+    g_strlcpy(id, flow->request->id, sizeof id);
+    const struct remote_ticket *t = remote_ticket_find(&r->remote, id);
+    enum vote_verdict verdict = redlock_hold_verdict(flow);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    bool late = t && clock_now() >= t->head.deadline; /* another may have held it since */
+    tickets_answer(flow,
+                   verdict == VOTE_LOST || (verdict == VOTE_WON && late) ? BACKEND_STALE
+                   : verdict == VOTE_WON                                 ? BACKEND_OK
+                                                                         : BACKEND_UNREACHABLE,
+                   redlock_poll_sent(flow->poll, "ok"));
+    if (!remote_ticket_find(&r->remote, id)) {
+        g_hash_table_remove(r->holds, id);
+    }
+}
+
+static void tickets_write(struct redlock_flow *flow);
+
+/* What is in force is what the servers have of before, unless a majority has the new. */
+static void tickets_on_written(struct redlock_flow *flow)
+{
+    struct redlock *r = flow->r;
+    struct redlock_hold *hold = redlock_hold_find(r, flow->request->id);
+    enum vote_verdict verdict = redlock_hold_verdict(flow);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    bool answered = redlock_poll_answers(flow->poll) >= vote_majority(r->count);
+    if (verdict == VOTE_AWAY && ((answered && flow->tries++ < TICKETS_TRIES) || tickets_has_time_left(flow))) {
+        redlock_poll_close(flow->poll, true);
+        redlock_flow_continue_later(flow, REDLOCK_RETRY, tickets_write);
+        return;
+    }
+    if (hold) {
+        hold->revision = verdict == VOTE_WON ? flow->revision : ++r->revisions;
+    }
+    tickets_answer(flow,
+                   verdict == VOTE_WON    ? BACKEND_OK
+                   : verdict == VOTE_LOST ? BACKEND_STALE
+                                          : BACKEND_UNREACHABLE,
+                   redlock_poll_sent(flow->poll, "ok"));
+}
+
+static void tickets_write(struct redlock_flow *flow)
+{
+    struct redlock *r = flow->r;
+    struct remote_request *request = flow->request;
+    const struct remote_ticket *t = remote_ticket_find(&r->remote, request->id);
+    const struct redlock_hold *hold = redlock_hold_find(r, request->id);
+    if (!t || !hold) {
+        tickets_answer_soon(flow, BACKEND_STALE);
+        return;
+    }
+    struct redlock_record record = redlock_hold_record(t, hold->revision);
+    g_strlcpy(flow->id, hold->id, sizeof flow->id);
+    if (request->verify_only) {
+        request->ttl = MIN(redlock_hold_time_left(t), t->head.ttl - 1); /* by which the script knows it */
+    }
+    if (request->procedure != REMOTE_RENEW) {
+        record.revision = flow->revision = ++r->revisions;
+        record.meta = request->change.set & BACKEND_SET_META ? request->change.meta : record.meta;
+        record.content = request->change.set & BACKEND_SET_CONTENT ? request->change.content : record.content;
+    }
+    if (request->procedure == REMOTE_CONVERT) {
+        record.kind = request->claim.kind;
+        record.ttl = request->claim.ttl;
+        r->longest = MAX(r->longest, MIN(record.ttl, REDLOCK_LONGEST));
+    }
+    redlock_hold_send(flow, &record, true,
+                      request->procedure == REMOTE_RENEW ? tickets_on_renewed : tickets_on_written);
+}
+
+/* One that waits is known here only. */
+static void tickets_convert(struct redlock_flow *flow)
+{
+    const struct remote_ticket *t = remote_ticket_find(&flow->r->remote, flow->request->id);
+    if (t && t->state != REMOTE_HELD) {
+        tickets_answer_soon(flow, BACKEND_OK);
+    } else {
+        tickets_write(flow);
+    }
+}
+
+/* --- the call tier --- */
+
+uint64_t redlock_tickets_send(struct remote_request *request, struct remote_ticket *t, int64_t timeout)
+{
+    static void (*const begin[REMOTE_PROCEDURES])(struct redlock_flow * flow) = {
+        [REMOTE_ACQUIRE] = redlock_acquire_begin,
+        [REMOTE_RELEASE] = tickets_release,
+        [REMOTE_RENEW] = tickets_write,
+        [REMOTE_SET] = tickets_write,
+        [REMOTE_CONVERT] = tickets_convert,
+        [REMOTE_REVOKE] = redlock_revoke,
+        [REMOTE_TEST] = redlock_test,
+        [REMOTE_STAT] = redlock_stat,
+        [REMOTE_LIST] = redlock_list,
+        [REMOTE_MKDIR] = redlock_mkdir,
+        [REMOTE_RMDIR] = redlock_rmdir,
+        [REMOTE_SET_DIRECTORY] = redlock_set_directory,
+    };
+    struct redlock *r = (struct redlock *)request->r;
+    struct redlock_flow *flow = redlock_flow_new(r, request, t ? t->lock->name : request->name);
+    flow->tried_until = timeout ? clock_now() + timeout : 0;
+    begin[request->procedure](flow);
+    return (uint64_t)(uintptr_t)flow;
+}
+
+void redlock_tickets_forget(struct remote *remote, uint64_t request)
+{
+    (void)remote;
+    redlock_flow_end((struct redlock_flow *)(uintptr_t)request, false); /* it is not answered, so it is there */
+}
