@@ -4,8 +4,6 @@
 
 #include "backend/postgresql/private.h"
 
-#define MARKER_DIRECTORIES_MAX 4096 /* whose attributes are remembered */
-
 /* False: no marker that the function can have answered.  The stamp is borrowed. */
 static bool marker_read(const PGresult *rows, struct epoch_marker *ret)
 {
@@ -77,39 +75,7 @@ static void marker_set_stamp(struct remote *remote, const char *stamp, bool chan
     pq_link_set_stamp(((struct postgresql *)remote)->link, stamp);
 }
 
-/* --- directories --- */
-
-static void marker_directory_free(gpointer data)
-{
-    struct backend_directory *d = data;
-    g_clear_pointer(&d->meta, g_bytes_unref);
-    g_free(d);
-}
-
-void pq_marker_note_directory(struct postgresql *p, const char *name, const struct backend_directory *directory)
-{
-    if (!p->directories) {
-        p->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, marker_directory_free);
-    }
-    if (g_hash_table_size(p->directories) >= MARKER_DIRECTORIES_MAX) {
-        g_hash_table_remove_all(p->directories);
-    }
-    struct backend_directory *d = g_memdup2(directory, sizeof *directory);
-    d->meta = d->meta ? g_bytes_ref(d->meta) : NULL;
-    g_hash_table_insert(p->directories, g_strdup(name), d);
-}
-
-static void marker_restore_directory(struct remote *remote, const char *name)
-{
-    struct postgresql *p = (struct postgresql *)remote;
-    const struct backend_directory *known = p->directories ? g_hash_table_lookup(p->directories, name) : NULL;
-    if (*name || known) {
-        remote_send_directory(remote, *name ? REMOTE_MKDIR : REMOTE_SET_DIRECTORY, name, known);
-    }
-}
-
 const struct epoch_store pq_epoch_store = {
     .ask = marker_ask,
     .set_stamp = marker_set_stamp,
-    .restore_directory = marker_restore_directory,
 };

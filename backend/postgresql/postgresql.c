@@ -165,7 +165,6 @@ static void postgresql_free(struct remote *r, bool holds)
     pq_revoke_end_all(p);
     pq_watch_end_all(p);
     epoch_clear(&p->epoch);
-    g_clear_pointer(&p->directories, g_hash_table_unref);
     if (r->loop) {
         ev_clear_pending(r->loop, &p->gathering);
         ev_timer_stop(r->loop, &p->pulse);

@@ -197,7 +197,6 @@ struct postgresql {
     struct remote remote;
     struct pq_link *link;
     struct epoch epoch;
-    GHashTable *directories;           /* name -> struct backend_directory: as they were last seen */
     char mount[POSTGRESQL_MOUNT_SIZE]; /* the mount's channel is leasefs_ and this */
     char *identity, *host, *address;
     bool was_up;
@@ -230,8 +229,6 @@ static inline uint64_t postgresql_send(struct postgresql *p, enum pq_function fu
 extern const struct epoch_store pq_epoch_store;
 /* The connection is new. */
 void pq_marker_enter(struct postgresql *p);
-/* A directory as the server has it, in case that it forgets. */
-void pq_marker_note_directory(struct postgresql *p, const char *name, const struct backend_directory *directory);
 
 /* --- watch.c --- */
 

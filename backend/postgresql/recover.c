@@ -58,15 +58,13 @@ static void recover_restore(struct pq_recovery *recovery, const PGresult *rows, 
         .content = g_bytes_get_size(content) > 0 ? content : NULL,
     };
     if (name && fence && remote_is_id(id) && !remote_ticket_find(r, id)) {
-        struct remote_ticket *t = remote_ticket_new(r, name, &claim);
-        remote_ticket_adopt_id(r, t, id);
-        remote_ticket_set_state(r, t, holds ? REMOTE_HELD : REMOTE_WAITING);
-        t->wait = true;
-        t->refresh = holds ? CLOCK_NEVER : clock_now() + REMOTE_HEARTBEAT_MIN;
-        t->head.fence = fence;
-        t->head.deadline = remote_deadline(sent + left - claim.ttl, claim.ttl);
-        remote_ticket_fix_term(t);
-        t->head.acquired = clock_now() - age;
+        struct remote_ticket *t = remote_ticket_restore(
+            r, name, &claim,
+            &(struct remote_restored){.id = id,
+                                      .waits = !holds,
+                                      .fence = fence,
+                                      .acquired = clock_now() - age,
+                                      .deadline = remote_deadline(sent + left - claim.ttl, claim.ttl)});
         bool renews = recovery->found(recovery->arg, name, &t->head, meta, content);
         if (renews) {
             epoch_use_term(&recovery->p->epoch, claim.ttl);

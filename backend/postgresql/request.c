@@ -205,7 +205,8 @@ static void request_read_stat(struct postgresql *p, const struct remote_request 
         info->position = (uint32_t)MAX(pq_number(rows, 0, "position"), 0);
     }
     if (info->type == BACKEND_DIRECTORY) {
-        pq_marker_note_directory(p, request->name, &info->directory);
+        remote_directory_cache_add(&p->remote, request->name,
+                                   &(struct remote_directory){.attributes = info->directory});
     }
     info->waiters = (uint32_t)MAX(pq_number(rows, 0, "waiters"), 0);
 }

@@ -1,45 +1,17 @@
-/* directory: makes, changes and removes directories, and remembers those that were seen. */
+/* directory: makes, changes and removes directories. */
 #include <string.h>
 
 #include "backend/redis/private.h"
 
-#define DIRECTORIES_MAX 4096 /* whose attributes are remembered */
-#define DELAY_PART 64        /* locks whose lock-delay one request changes */
-
-static void directory_free(gpointer data)
-{
-    struct backend_directory *d = data;
-    g_clear_pointer(&d->meta, g_bytes_unref);
-    g_free(d);
-}
+#define DELAY_PART 64 /* locks whose lock-delay one request changes */
 
 uint64_t redis_sequence(struct redis *r, const char *name, uint64_t next)
 {
-    struct backend_directory *known = r->directories ? g_hash_table_lookup(r->directories, name) : NULL;
+    struct remote_directory *known = remote_directory_cache_find(&r->remote, name);
     if (known) {
-        known->sequence = MAX(known->sequence, next);
+        known->attributes.sequence = MAX(known->attributes.sequence, next);
     }
-    return known ? known->sequence : next;
-}
-
-void redis_directory_note(struct redis *r, const char *name, const struct backend_directory *directory)
-{
-    if (!r->directories) {
-        r->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, directory_free);
-    }
-    if (g_hash_table_size(r->directories) >= DIRECTORIES_MAX) {
-        g_hash_table_remove_all(r->directories);
-    }
-    struct backend_directory *d = g_new(struct backend_directory, 1);
-    *d = *directory;
-    d->meta = d->meta ? g_bytes_ref(d->meta) : NULL;
-    d->sequence = redis_sequence(r, name, d->sequence);
-    g_hash_table_insert(r->directories, g_strdup(name), d);
-}
-
-bool redis_directory_is_known(struct redis *r, const char *name)
-{
-    return r->directories && g_hash_table_contains(r->directories, name);
+    return known ? known->attributes.sequence : next;
 }
 
 /* A change of a directory that is not answered yet. */
@@ -210,12 +182,4 @@ void redis_change_directory(struct remote_request *request)
     flow->request = request;
     LIST_INSERT_HEAD(&r->directory_flows, flow, link);
     directory_send(flow);
-}
-
-void redis_restore_directory(struct redis *r, const char *name)
-{
-    const struct backend_directory *known = r->directories ? g_hash_table_lookup(r->directories, name) : NULL;
-    if (*name || known) {
-        remote_send_directory(&r->remote, *name ? REMOTE_MKDIR : REMOTE_SET_DIRECTORY, name, known);
-    }
 }

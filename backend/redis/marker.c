@@ -102,15 +102,9 @@ static void marker_set_stamp(struct remote *remote, const char *stamp, bool chan
     }
 }
 
-static void marker_restore_directory(struct remote *remote, const char *name)
-{
-    redis_restore_directory((struct redis *)remote, name);
-}
-
 const struct epoch_store redis_epoch_store = {
     .ask = marker_ask,
     .set_stamp = marker_set_stamp,
-    .restore_directory = marker_restore_directory,
 };
 
 static char *marker_key(struct redis *r)

@@ -77,7 +77,6 @@ struct redis {
     struct redis_uncontended uncontended;
     LIST_HEAD(, redis_stat_flow) stats;
     LIST_HEAD(, redis_directory_flow) directory_flows;
-    GHashTable *directories; /* name -> struct backend_directory: as they were last seen */
 };
 
 static inline struct redis *redis_of(const struct remote_request *request)
@@ -244,13 +243,8 @@ void redis_stat_end_all(struct redis *r);
 
 /* REMOTE_MKDIR, REMOTE_RMDIR, REMOTE_SET_DIRECTORY */
 void redis_change_directory(struct remote_request *request);
-/* Remembers the attributes of a directory that was seen. */
-void redis_directory_note(struct redis *r, const char *name, const struct backend_directory *directory);
-bool redis_directory_is_known(struct redis *r, const char *name);
 /* The next number of its sequence tickets, as far as is known: at least `next`. */
 uint64_t redis_sequence(struct redis *r, const char *name, uint64_t next);
-/* Makes a directory again as it was last seen; of the root sets the attributes.  Nobody gets the result. */
-void redis_restore_directory(struct redis *r, const char *name);
 /* At the end: completions are not called. */
 void redis_directory_end_all(struct redis *r);
 

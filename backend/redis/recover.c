@@ -106,15 +106,13 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
         g_free(name);
         return;
     }
-    struct remote_ticket *t = remote_ticket_new(&r->remote, name, &claim);
-    remote_ticket_adopt_id(&r->remote, t, lease->id);
-    remote_ticket_set_state(&r->remote, t, waits ? REMOTE_WAITING : REMOTE_HELD);
-    t->wait = true;
-    t->refresh = waits ? clock_now() + REMOTE_HEARTBEAT_MIN : CLOCK_NEVER;
-    t->head.fence = fence;
-    t->head.deadline = remote_deadline(sent + left - claim.ttl, claim.ttl);
-    remote_ticket_fix_term(t);
-    t->head.acquired = clock_now() - age;
+    struct remote_ticket *t = remote_ticket_restore(
+        &r->remote, name, &claim,
+        &(struct remote_restored){.id = lease->id,
+                                  .waits = waits,
+                                  .fence = fence,
+                                  .acquired = clock_now() - age,
+                                  .deadline = remote_deadline(sent + left - claim.ttl, claim.ttl)});
     bool was_due = age - (claim.ttl - left) >= RECOVER_SETTLED;
     bool renews = recovery->found(recovery->arg, name, &t->head, meta, content) && redis_number(reply, 9) == 1;
     if (renews) {

@@ -156,7 +156,6 @@ static void redis_free(struct remote *remote, bool holds)
     redis_list_end_all(r);
     redis_watch_end_all(r);
     epoch_clear(&r->epoch);
-    g_clear_pointer(&r->directories, g_hash_table_unref);
     redis_conn_free(r->conn);
     g_hash_table_unref(r->watches);
     redis_uncontended_clear(r);

@@ -147,7 +147,7 @@ static enum backend_result stat_read(struct redis *r, const char *name, const st
         };
         redis_fence(reply, 4, &info->directory.sequence);
         info->waiters = redis_count(reply, 6);
-        redis_directory_note(r, name, &info->directory);
+        remote_directory_cache_add(&r->remote, name, &(struct remote_directory){.attributes = info->directory});
     } else if (reply->type == REDIS_REPLY_INTEGER || strcmp(word, "nothing") == 0) {
         info->waiters = redis_count(reply, 1);
     } else {
@@ -222,7 +222,7 @@ static void stat_send_directory(struct redis_stat_flow *flow)
 static bool stat_may_be_free(struct redis *r, const char *name)
 {
     return *name && !remote_is_numbered(remote_leaf(name)) && !g_hash_table_contains(r->remote.locks, name) &&
-           !g_hash_table_contains(r->watches, name) && !redis_directory_is_known(r, name);
+           !g_hash_table_contains(r->watches, name) && !remote_directory_cache_find(&r->remote, name);
 }
 
 void redis_stat(struct remote_request *request)
@@ -233,7 +233,7 @@ void redis_stat(struct remote_request *request)
     LIST_INSERT_HEAD(&r->stats, flow, link);
     if (stat_may_be_free(r, request->name)) {
         stat_count_keys(flow);
-    } else if (*request->name && redis_directory_is_known(r, request->name)) {
+    } else if (*request->name && remote_directory_cache_find(&r->remote, request->name)) {
         stat_send_directory(flow);
     } else {
         stat_send(flow, false);

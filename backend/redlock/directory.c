@@ -11,7 +11,7 @@
 
 /* --- what is asked --- */
 
-static void directory_fill(struct redlock *r, const char *name, const char *what, const struct redlock_directory *d)
+static void directory_fill(struct redlock *r, const char *name, const char *what, const struct remote_directory *d)
 {
     const char *leaf;
     char *parent = remote_parent(name, &leaf);
@@ -22,18 +22,18 @@ static void directory_fill(struct redlock *r, const char *name, const char *what
     redlock_poll_key(r, 0, parent);
     redlock_poll_key(r, 'L', parent);
     redlock_poll_text(r, what);
-    redlock_poll_text(r, d->made);
+    redlock_poll_text(r, d->mark);
     redlock_poll_text(r, leaf);
     redlock_poll_text(r, !*name ? "" : *parent ? "1" : "0");
-    redlock_poll_number(r, d->ttl);
+    redlock_poll_number(r, d->attributes.ttl);
     redlock_poll_number(r, d->revision);
-    redlock_poll_bytes(r, d->meta);
+    redlock_poll_bytes(r, d->attributes.meta);
     g_free(parent);
 }
 
-static struct redlock_directory *directory_of(const struct redlock_flow *flow)
+static struct remote_directory *directory_of(const struct redlock_flow *flow)
 {
-    return g_hash_table_lookup(flow->r->directories, flow->name);
+    return remote_directory_cache_find(&flow->r->remote, flow->name);
 }
 
 static void directory_answer(struct redlock_flow *flow, enum backend_result result)
@@ -54,7 +54,7 @@ static void directory_mark_crossed(const struct redlock_flow *change)
 
 static void directory_restore(struct redlock_flow *flow)
 {
-    const struct redlock_directory *d = directory_of(flow);
+    const struct remote_directory *d = directory_of(flow);
     if (d) {
         directory_fill(flow->r, flow->name, "make", d);
         redlock_poll_send(flow->r, NULL, REDLOCK_DIRECTORY, flow->r->timeout);
@@ -80,7 +80,7 @@ static void directory_on_looked(struct redlock_flow *flow)
         redlock_query_note_directory(flow, word, &newest);
         g_bytes_unref(newest.meta);
     } else if (verdict != VOTE_AWAY) {
-        redlock_directory_cache_remove(flow->r, flow->name);
+        remote_directory_cache_remove(&flow->r->remote, flow->name);
     }
     directory_restore(flow);
     redlock_flow_end(flow, true);
@@ -97,7 +97,7 @@ void redlock_directory_restore_all(struct redlock *r)
 {
     GHashTableIter each;
     gpointer name;
-    g_hash_table_iter_init(&each, r->directories);
+    g_hash_table_iter_init(&each, r->remote.directories);
     while (g_hash_table_iter_next(&each, &name, NULL)) {
         directory_look(redlock_flow_new(r, NULL, name));
     }
@@ -109,7 +109,7 @@ static void directory_make(struct redlock_flow *flow);
 
 static void directory_undo(struct redlock_flow *flow)
 {
-    const struct redlock_directory d = {.made = flow->made};
+    const struct remote_directory d = {.mark = flow->made};
     redlock_poll_forget(flow->poll);
     directory_fill(flow->r, flow->name, "undo", &d);
     redlock_poll_send(flow->r, NULL, REDLOCK_DIRECTORY, REDLOCK_RELEASE_TIME);
@@ -130,7 +130,7 @@ static void directory_on_made(struct redlock_flow *flow)
                                  : verdict == VOTE_SPLIT ? BACKEND_EXISTS
                                                          : remote_parse_result(word, BACKEND_EXISTS);
     directory_undo(flow);
-    redlock_directory_cache_remove(flow->r, flow->name);
+    remote_directory_cache_remove(&flow->r->remote, flow->name);
     if (verdict == VOTE_SPLIT && ++flow->tries < REDLOCK_TRIES) {
         redlock_poll_close(flow->poll, false);
         redlock_flow_continue_later(flow, redlock_flow_pause(flow->r, 4 * REDLOCK_RETRY * flow->tries), directory_make);
@@ -142,9 +142,8 @@ static void directory_on_made(struct redlock_flow *flow)
 static void directory_make(struct redlock_flow *flow)
 {
     const struct backend_directory *directory = &flow->request->directory;
-    const struct redlock_directory d = {
-        .made = flow->made, .ttl = directory->ttl, .revision = clock_wall(), .meta = directory->meta};
-    redlock_directory_cache_add(flow->r, flow->name, d.made, d.revision, directory);
+    const struct remote_directory d = {.mark = flow->made, .attributes = *directory, .revision = clock_wall()};
+    remote_directory_cache_add(&flow->r->remote, flow->name, &d);
     directory_mark_crossed(flow);
     directory_fill(flow->r, flow->name, "make", &d);
     redlock_flow_poll(flow, REDLOCK_DIRECTORY, flow->r->timeout, directory_on_made);
@@ -169,7 +168,7 @@ static void directory_on_removed(struct redlock_flow *flow)
     bool gone = verdict == VOTE_LOST && vote_count(&flow->poll->vote, word) >= vote_majority(r->count) &&
                 (strcmp(word, "missing") == 0 || strcmp(word, "notdirectory") == 0);
     if (verdict == VOTE_WON || gone) {
-        redlock_directory_cache_remove(r, flow->name);
+        remote_directory_cache_remove(&r->remote, flow->name);
     } else { /* some may have removed it */
         directory_restore(flow);
     }
@@ -181,7 +180,7 @@ static void directory_on_removed(struct redlock_flow *flow)
 
 static void directory_on_listed(struct redlock_flow *flow)
 {
-    const struct redlock_directory d = {.made = ""};
+    const struct remote_directory d = {.mark = (char *)""};
     bool empty = true;
     if (vote_verdict(&flow->poll->vote, NULL, NULL) == VOTE_OPEN) {
         return;
@@ -222,8 +221,7 @@ static void directory_on_set(struct redlock_flow *flow)
 void redlock_set_directory(struct redlock_flow *flow)
 {
     const struct backend_directory *directory = &flow->request->directory;
-    const struct redlock_directory d = {
-        .made = "set", .ttl = directory->ttl, .revision = clock_wall(), .meta = directory->meta};
+    const struct remote_directory d = {.mark = (char *)"set", .attributes = *directory, .revision = clock_wall()};
     directory_fill(flow->r, flow->name, "set", &d);
     redlock_flow_poll(flow, REDLOCK_DIRECTORY, flow->r->timeout, directory_on_set);
 }

@@ -13,7 +13,6 @@
  * flow.c             a request in one or more polls
  * poll.c             one question to all servers, and their votes
  * node.c             one server
- * directory_cache.c  the directories that this mount has seen
  * script.c           the table of scripts
  * vote.c             decides by votes
  * uri.c              parses the address
@@ -54,13 +53,6 @@ struct redlock_hold {
     uint64_t revision;       /* the latest revision of its record that a majority has */
 };
 
-/* A directory as it was last seen. */
-struct redlock_directory {
-    char *made;
-    int64_t ttl, revision;
-    GBytes *meta;
-};
-
 struct redlock {
     struct remote remote;
     unsigned count;
@@ -73,7 +65,6 @@ struct redlock {
     GHashTable *tries;     /* ticket id -> the value of the key of the pending attempt: each has its own, because a late
                               release of an earlier attempt may still arrive */
     GHashTable *changes;   /* name -> a bit for each server that has reported a change of its key */
-    GHashTable *directories;
     LIST_HEAD(, redlock_poll) polls;
     LIST_HEAD(, redlock_flow) flows;
     GStringChunk *arena; /* of the poll that is being encoded */
@@ -263,14 +254,6 @@ void redlock_rmdir(struct redlock_flow *flow);
 void redlock_set_directory(struct redlock_flow *flow);
 /* A server may have lost directories: gives it those that this mount has seen. */
 void redlock_directory_restore_all(struct redlock *r);
-
-/* --- directory_cache.c --- */
-
-/* The directory exists, or does not. */
-void redlock_directory_cache_add(struct redlock *r, const char *name, const char *made, int64_t revision,
-                                 const struct backend_directory *attributes);
-void redlock_directory_cache_remove(struct redlock *r, const char *name);
-void redlock_directory_cache_free(gpointer directory);
 
 /* --- revoke.c --- */
 

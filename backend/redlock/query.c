@@ -114,8 +114,10 @@ void redlock_query_note_directory(struct redlock_flow *flow, const char *word, s
     *directory = (struct backend_directory){.ttl = CLAMP(redlock_ballot_number(ballot, 2), 0, QUERY_TIME_MAX),
                                             .width = 1,
                                             .meta = redlock_ballot_bytes(ballot, 4, REDLOCK_META_MAX)};
-    redlock_directory_cache_add(flow->r, flow->name, redlock_ballot_text(ballot, 1), redlock_ballot_number(ballot, 3),
-                                directory);
+    remote_directory_cache_add(&flow->r->remote, flow->name,
+                               &(struct remote_directory){.attributes = *directory,
+                                                          .mark = (char *)redlock_ballot_text(ballot, 1),
+                                                          .revision = redlock_ballot_number(ballot, 3)});
 }
 
 static void query_answer_directory(struct redlock_flow *flow, const char *word)
@@ -145,7 +147,7 @@ static void query_on_looked(struct redlock_flow *flow)
         redlock_query_clear(&info);
     } else {
         if (answered) {
-            redlock_directory_cache_remove(flow->r, flow->name);
+            remote_directory_cache_remove(&flow->r->remote, flow->name);
         }
         query_answer(flow, answered ? BACKEND_OK : BACKEND_UNREACHABLE, &info);
     }

@@ -137,7 +137,6 @@ static void redlock_free(struct remote *remote, bool holds)
     g_hash_table_unref(r->holds);
     g_hash_table_unref(r->tries);
     g_hash_table_unref(r->changes);
-    g_hash_table_unref(r->directories);
     g_string_chunk_free(r->arena);
     g_array_unref(r->arguments);
     g_rand_free(r->random);
@@ -286,7 +285,6 @@ int redlock_new(const struct redlock_options *options, struct backend **ret, cha
     r->holds = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_hold_free);
     r->tries = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     r->changes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    r->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_directory_cache_free);
     LIST_INIT(&r->polls);
     LIST_INIT(&r->flows);
     r->arena = g_string_chunk_new(4096);

@@ -273,7 +273,11 @@ static void epoch_restore_directory(struct epoch *e, GHashTable *done, const cha
         epoch_restore_directory(e, done, parent);
         g_free(parent);
     }
-    e->store->restore_directory(e->remote, name);
+    const struct remote_directory *known = remote_directory_cache_find(e->remote, name);
+    if (*name || known) { /* of the root, the attributes */
+        remote_send_directory(e->remote, *name ? REMOTE_MKDIR : REMOTE_SET_DIRECTORY, name,
+                              known ? &known->attributes : NULL);
+    }
 }
 
 void epoch_restore(struct epoch *e)

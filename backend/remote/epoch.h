@@ -62,8 +62,6 @@ struct epoch_store {
     void (*ask)(struct remote *r);
     /* From now on requests carry this stamp.  `changed`: it is another than before. */
     void (*set_stamp)(struct remote *r, const char *stamp, bool changed);
-    /* Makes a directory again, with the attributes that this mount has seen; of the root it sets these only. */
-    void (*restore_directory)(struct remote *r, const char *name);
 };
 
 struct epoch {

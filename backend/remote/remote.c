@@ -193,6 +193,7 @@ int remote_init_tables(struct remote *r, uint32_t seed)
     r->tickets = g_hash_table_new(g_str_hash, g_str_equal);
     r->locks = g_hash_table_new(g_str_hash, g_str_equal);
     r->queues = g_hash_table_new(g_str_hash, g_str_equal);
+    r->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, remote_directory_cache_free);
     skiplist_init(&r->agenda, remote_compare_next, seed);
     skiplist_init(&r->background, remote_compare_background, seed);
     TAILQ_INIT(&r->ended_releases);
@@ -227,6 +228,7 @@ void remote_clear(struct remote *r)
     g_hash_table_unref(r->tickets);
     g_hash_table_unref(r->locks);
     g_hash_table_unref(r->queues);
+    g_hash_table_unref(r->directories);
     skiplist_clear(&r->agenda);
     skiplist_clear(&r->background);
 }

@@ -22,6 +22,7 @@
  * acquire.c     takes locks, waits for them and claims them; the heartbeat of waiters
  * background.c  renewals and releases, which nobody waits for; ends of tickets
  * deadlock.c    cycles of waits
+ * directory_cache.c  the directories that this mount has seen
  * ticket.c      tickets, their states and times; requests
  * text.c        names, ticket ids, and the words of a store's answers
  */
@@ -257,6 +258,7 @@ struct remote {
     GHashTable *locks;   /* name -> struct remote_lock */
     GHashTable *queues;  /* directory -> struct remote_lock, of its sequence tickets */
     struct skiplist agenda;
+    GHashTable *directories; /* name -> struct remote_directory; see directory_cache.c */
     uint64_t serials;
     LIST_HEAD(, remote_request) requests;
     struct skiplist background;                  /* tickets whose renewal waits to be sent, nearest deadline first */
@@ -385,6 +387,16 @@ void remote_request_finish(struct remote_request *request, enum backend_result r
 void remote_request_answer(struct remote_request *request, enum backend_result result, clock_ms sent);
 
 struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, const struct backend_claim *claim);
+/* A ticket that this mount had before it started again, as the store has it. */
+struct remote_restored {
+    const char *id;
+    uint64_t fence;
+    bool waits; /* in a queue; else it holds */
+    clock_ms acquired, deadline;
+};
+/* The caller sets `due` and calls remote_ticket_schedule. */
+struct remote_ticket *remote_ticket_restore(struct remote *r, const char *name, const struct backend_claim *claim,
+                                            const struct remote_restored *restored);
 /* Removes it from all tables, and frees it. */
 void remote_ticket_free(struct remote *r, struct remote_ticket *t);
 /* NULL: this mount has no ticket with that id. */
@@ -432,6 +444,21 @@ struct remote_ticket *remote_ticket_find_joined(const struct remote_ticket *t);
 int64_t remote_ticket_liveness(const struct remote_ticket *t, int64_t ttl);
 /* It may have been carried out, and the store has not said so. */
 bool remote_outcome_is_unknown(const struct remote_answer *answer);
+
+/* --- directory_cache.c --- */
+
+struct remote_directory {
+    struct backend_directory attributes; /* the sequence never goes back */
+    char *mark;                          /* for the store, with `revision`: which mkdir made it; or NULL */
+    int64_t revision;
+};
+
+/* A copy, with references. */
+void remote_directory_cache_add(struct remote *r, const char *name, const struct remote_directory *directory);
+void remote_directory_cache_remove(struct remote *r, const char *name);
+/* NULL: this mount has not seen it. */
+struct remote_directory *remote_directory_cache_find(const struct remote *r, const char *name);
+void remote_directory_cache_free(gpointer directory);
 
 /* --- text.c --- */
 

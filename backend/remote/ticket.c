@@ -168,6 +168,21 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
     return t;
 }
 
+struct remote_ticket *remote_ticket_restore(struct remote *r, const char *name, const struct backend_claim *claim,
+                                            const struct remote_restored *restored)
+{
+    struct remote_ticket *t = remote_ticket_new(r, name, claim);
+    remote_ticket_adopt_id(r, t, restored->id);
+    remote_ticket_set_state(r, t, restored->waits ? REMOTE_WAITING : REMOTE_HELD);
+    t->wait = true;
+    t->refresh = restored->waits ? clock_now() + REMOTE_HEARTBEAT_MIN : CLOCK_NEVER;
+    t->head.fence = restored->fence;
+    t->head.acquired = restored->acquired;
+    t->head.deadline = restored->deadline;
+    remote_ticket_fix_term(t);
+    return t;
+}
+
 void remote_ticket_free(struct remote *r, struct remote_ticket *t)
 {
     if (t->acquiring) { /* must not be sent again after the release */

@@ -108,15 +108,13 @@ static bool resume_restore(struct zk_batch *batch, const struct resume_entry *en
                                   .meta = data->meta,
                                   .content = data->content};
     const char *name = entry->sequence ? path : lock;
-    struct remote_ticket *t = remote_ticket_new(&z->remote, name, &claim);
-    remote_ticket_adopt_id(&z->remote, t, data->id);
-    remote_ticket_set_state(&z->remote, t, may_hold ? REMOTE_HELD : REMOTE_WAITING);
-    t->wait = true;
-    t->refresh = may_hold ? CLOCK_NEVER : now + REMOTE_HEARTBEAT_MIN;
-    t->head.fence = node_fence(z, NULL, stat);
-    t->head.acquired = MIN(stat->ctime - z->server_time, now);
-    t->head.deadline = now + left - (data->ttl / 100 + 2);
-    remote_ticket_fix_term(t);
+    struct remote_ticket *t = remote_ticket_restore(
+        &z->remote, name, &claim,
+        &(struct remote_restored){.id = data->id,
+                                  .waits = !may_hold,
+                                  .fence = node_fence(z, NULL, stat),
+                                  .acquired = MIN(stat->ctime - z->server_time, now),
+                                  .deadline = remote_deadline(now + left - data->ttl, data->ttl)});
     t->due = lease ? now : CLOCK_NEVER; /* renewed now, if its owner lives */
     remote_ticket_schedule(&z->remote, t);
     struct zk_node *node = node_register(z, t, entry->path, t->head.fence);
