@@ -194,19 +194,18 @@ static void stat_on_answer(void *arg, const struct redis_answer *given)
  * tenth of what stat.lua does.  A directory counts twice. */
 static void stat_count_keys(struct redis_stat_flow *flow)
 {
-    const struct remote_request *request = flow->request;
-    struct redis *r = redis_of(request);
-    char *lock = redis_key(r, request->name), *queue = redis_side_key(r, 'o', request->name);
-    char *directory = redis_side_key(r, 'd', request->name);
-    const struct redis_argument words[] = {{"EXISTS", 6},
-                                           {lock, strlen(lock)},
-                                           {queue, strlen(queue)},
-                                           {directory, strlen(directory)},
-                                           {directory, strlen(directory)}};
-    redis_conn_command(r->conn, words, G_N_ELEMENTS(words), redis_request_timeout(r), stat_on_answer, flow);
-    g_free(lock);
-    g_free(queue);
-    g_free(directory);
+    const char *name = flow->request->name;
+    struct redis *r = redis_of(flow->request);
+    struct redis_call call = {.r = r};
+    const struct redis_argument exists = {"EXISTS", strlen("EXISTS")};
+    g_array_append_val(r->arguments, exists);
+    for (const char *letter = "odd"; *letter; letter++) {
+        redis_call_key(&call, *letter, name);
+    }
+    redis_call_key(&call, 0, name);
+    redis_conn_command(r->conn, (const struct redis_argument *)r->arguments->data, r->arguments->len,
+                       redis_request_timeout(r), stat_on_answer, flow);
+    redis_call_end(r);
 }
 
 /* The kernel looks up a directory on the way to each name in it. */
