@@ -38,6 +38,9 @@
 
 #define NOBODY_WAITS (-1)
 
+#define MAIN_LOCK_TRIES 50    /* to lock the directory of a daemon that is ending */
+#define MAIN_LOCK_PAUSE 20000 /* microseconds between two */
+
 static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\n"
                            "Shows locks as files: a file below MOUNTPOINT exists exactly while its lock is held.\n"
                            "\n"
@@ -196,7 +199,13 @@ static int main_open_local(const struct options *options, struct backend **ret, 
         .sync_always = options->sync_always,
         .seed = g_random_int(),
     };
-    return local_new(&store, ret, error, error_size);
+    /* A daemon that was killed keeps its directory locked until its last thread has ended. */
+    int result = local_new(&store, ret, error, error_size);
+    for (int i = 0; result == -EWOULDBLOCK && i < MAIN_LOCK_TRIES; i++) {
+        g_usleep(MAIN_LOCK_PAUSE);
+        result = local_new(&store, ret, error, error_size);
+    }
+    return result;
 }
 
 /* Looks at the server first, unless it may be away. */
