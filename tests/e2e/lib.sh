@@ -44,6 +44,13 @@ DAEMON=
 declare -a mount_points=() mount_devices=() mount_daemons=() mount_logs=() started=()
 declare -A actor_pid=() actor_in=() actor_out=()
 
+# A mount namespace has a copy of every mount that was there, and keeps the daemons of other tests alive.
+if [ -n "${E2E_NAMESPACE:-}${README_NAMESPACES:-}" ]; then
+    while read -r point; do
+        umount -l "$(printf %b "$point")"
+    done < <(awk '$3 == "fuse.leasefs" { print $2 }' /proc/self/mounts)
+fi
+
 # --- results ---
 
 say() {
