@@ -178,7 +178,7 @@ static void local_correct_conversion(struct local *l, const struct backend_ticke
         local_store_put_ticket(l->store, ticket, 0); /* it stays as it was */
     } else if (refused && kept) {
         local_store_put_end(l->store, fence, ticket->kind); /* it does not become one */
-    } else if (!refused && ticket->fence != fence) {
+    } else if (!refused && l->store && ticket->fence != fence) {
         local_store_put_granted_as(l->store, ticket, fence); /* its lock owner's ticket from before has joined it */
     } else if (!refused && was_kept && !kept) {
         local_store_put_end(l->store, fence, BACKEND_LEASE); /* it is only provisional now */
