@@ -66,6 +66,17 @@ static int64_t backend_parse_flags(GBytes *meta)
     return at && (at == end || *at == ' ') ? sum : 0;
 }
 
+const char *backend_parse_pid(GBytes *meta, size_t *ret_length)
+{
+    const char *end = NULL, *at = backend_find_word(meta, BACKEND_PID_WORD, &end);
+    size_t length = 0;
+    while (at && at + length < end && at[length] >= '0' && at[length] <= '9') {
+        length++;
+    }
+    *ret_length = length;
+    return at ? at : "";
+}
+
 int64_t backend_parse_guard(GBytes *meta)
 {
     return MIN(backend_parse_flags(meta) / BACKEND_GUARD_UNIT, BACKEND_GUARD_MAX);

@@ -270,6 +270,12 @@ struct backend_match {
  * many times milliseconds. */
 enum { BACKEND_GUARD_WORD = 8, BACKEND_FIXED = 1, BACKEND_GUARD_UNIT = 4, BACKEND_GUARD_MAX = 60000 };
 
+/* The word of a ticket's meta that is the pid of its holder. */
+enum { BACKEND_PID_WORD = 2 };
+
+/* For backends: its digits (borrowed; "" if there are none), and how many they are. */
+const char *backend_parse_pid(GBytes *meta, size_t *ret_length);
+
 /* For backends: does its user let the term of a lease with this meta (may be NULL) end, and not renew it? */
 bool backend_parse_fixed(GBytes *meta);
 

@@ -167,11 +167,25 @@ void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
     redis_call_flag(call, "sequence", sequence);
 }
 
+char *redis_note(const char *id, bool sequence, const char *name, enum backend_kind kind, GBytes *meta)
+{
+    if (kind == BACKEND_PROVISIONAL) {
+        return g_strdup("");
+    }
+    if (kind == BACKEND_LEASE) {
+        return g_strdup_printf("%s %s %s", id, sequence ? "s" : "l", name);
+    }
+    size_t length = 0;
+    const char *pid = backend_parse_pid(meta, &length);
+    return g_strdup_printf("%s %s%.*s %s", id, sequence ? "q" : "h", (int)length, pid, name);
+}
+
 void redis_call_ticket(struct redis_call *call, const struct remote_ticket *t)
 {
     redis_call_lock(call, t->lock->name, t->lock->sequence, NULL);
     redis_call_leaf(call, remote_ticket_name(t), t->lock->sequence);
     redis_call_text(call, "ticket", t->id);
+    redis_call_text(call, "mount", call->r->mount);
 }
 
 /* Does the script compare the epoch?  One that changes nothing that was granted need not. */

@@ -1,7 +1,7 @@
 /* private: what the files of the Redis backend share.  From the top to the ground; no file calls one above it:
  *
  * redis.c        the backend: start, connection up and down, messages
- * recover.c      the leases of a mount that starts again
+ * recover.c      the leases and handle locks of a mount that starts again
  * uncontended.c  short scripts for a lock with one ticket; every request begins here
  * procedures.c   requests as scripts, from one table
  * marker.c       the marker of the epoch, for backend/remote/epoch.h
@@ -195,6 +195,8 @@ bool redis_marker_is_key(struct redis *r, const char *key, size_t length);
 
 /* As struct remote_store says: by a short script if there may be one ticket only, else by redis_procedure_send. */
 uint64_t redis_send_request(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
+/* What the set of the mount's leases and handle locks has of a lock; "" of a provisional one.  A new string. */
+char *redis_note(const char *id, bool sequence, const char *name, enum backend_kind kind, GBytes *meta);
 /* The keys and the id of a lease, in a call of uncontended_recover.lua. */
 void redis_uncontended_add_lease(struct redis_call *call, const char *id, const char *path);
 void redis_uncontended_init(struct redis *r);

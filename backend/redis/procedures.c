@@ -162,12 +162,16 @@ static void procedure_fill_release(struct redis_call *call, const struct remote_
     redis_call_leaf(call, request->ticket_name, request->claim.sequence);
     redis_call_text(call, "ticket", request->id);
     redis_call_text(call, "mount", r->mount);
-    redis_call_text(call, "path", request->name);
     redis_call_unsigned(call, "owner", request->claim.lock_owner);
     if (*request->why) {
         redis_call_text(call, "why", request->why);
     }
-    redis_call_flag(call, "lease", request->lease);
+    char *note =
+        redis_note(request->id, request->claim.sequence, request->name, request->claim.kind, request->change.meta);
+    if (*note) {
+        redis_call_text(call, "noted", note);
+    }
+    g_free(note);
 }
 
 static void procedure_read_release(const struct remote_request *request, const struct redis_answer *given,
@@ -210,7 +214,6 @@ static void procedure_fill_renew(struct redis_call *call, const struct remote_re
     if (!restores) {
         return;
     }
-    redis_call_text(call, "mount", r->mount);
     redis_call_text(call, "path", t->lock->name);
     redis_call_number(call, "kind", t->head.kind);
     redis_call_identity(call, t, BACKEND_IDENTITY(t));
@@ -285,6 +288,7 @@ static void procedure_fill_rename(struct redis_call *call, const struct remote_r
     redis_call_lock(call, request->name, false, "i");
     redis_call_leaf(call, t->lock->name, false);
     redis_call_text(call, "ticket", t->id);
+    redis_call_text(call, "mount", call->r->mount);
     redis_call_text(call, "new_leaf", leaf);
     redis_call_text(call, "path", request->name);
     redis_call_flag(call, "needed", leaf != request->name);

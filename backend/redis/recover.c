@@ -1,4 +1,4 @@
-/* recover: the leases that this mount held when it last ended.
+/* recover: the leases and handle locks that this mount held when it last ended.
  *
  * They are found by the mount's identity, a part of them after the other, and each part is recovered in a few requests:
  * first those that are held by one alone, which are renewed in the same step, then what is left, which is renewed when
@@ -8,6 +8,8 @@
  * found while it serves.  With a server that is away nothing is found, and the leases run out; with one that is slow a
  * request is repeated while others are answered.
  */
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/log.h"
@@ -32,6 +34,9 @@ struct redis_recovery {
 };
 
 struct recovery_lease {
+    bool handle_lock;
+    char *note; /* as the server has it */
+    pid_t pid;  /* of a handle lock: its holder; 0: not known */
     char id[REMOTE_ID_SIZE];
     bool sequence; /* `path` is that of the directory */
     char *path;
@@ -48,6 +53,7 @@ struct recovery_batch {
 static void recover_lease_clear(gpointer data)
 {
     g_free(((struct recovery_lease *)data)->path);
+    g_free(((struct recovery_lease *)data)->note);
 }
 
 static struct recovery_batch *recover_batch_new(struct redis_recovery *recovery, bool uncontended)
@@ -83,16 +89,16 @@ static GBytes *recover_meta(struct redis_recovery *recovery, const redisReply *r
 
 /* See recover.lua.  Skips a lease that this mount cannot have had, or has already. */
 static void recover_restore(struct redis_recovery *recovery, const struct recovery_lease *lease,
-                            const redisReply *reply, clock_ms sent)
+                            const redisReply *reply, clock_ms sent, bool uncontended)
 {
     struct redis *r = recovery->r;
     const char *path = lease->path, *leaf = redis_text(reply, 6);
     bool sequence = lease->sequence, waits = redis_number(reply, 7) == 1;
     GBytes *meta = recover_meta(recovery, reply), *content = redis_bytes(reply, 8, REDIS_CONTENT_MAX);
-    int64_t left = MAX(redis_time(reply, 1), 0), age = MAX(redis_time(reply, 2), 0);
+    int64_t left = MAX(redis_time(reply, 1), 0), age = MAX(redis_time(reply, 2), 0), kind = redis_number(reply, 9);
     uint64_t fence;
     struct backend_claim claim = {
-        .kind = BACKEND_LEASE,
+        .kind = (enum backend_kind)kind,
         .mode = redis_number(reply, 4) ? BACKEND_SHARED : BACKEND_EXCLUSIVE,
         .sequence = sequence,
         .ttl = MAX(redis_time(reply, 3), 1),
@@ -101,7 +107,8 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
     };
     char *name = sequence && *path ? g_strconcat(path, "/", leaf, NULL) : g_strdup(sequence ? leaf : path);
     if (remote_ticket_find(&r->remote, lease->id) || !redis_fence(reply, 0, &fence) || !remote_is_path(name) ||
-        !redis_key_allowed(r, name) || (sequence && !remote_is_numbered(leaf))) {
+        !redis_key_allowed(r, name) || (sequence && !remote_is_numbered(leaf)) || kind < BACKEND_LEASE ||
+        kind > BACKEND_FCNTL) {
         g_bytes_unref(content);
         g_free(name);
         return;
@@ -114,7 +121,13 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
                                   .acquired = clock_now() - age,
                                   .deadline = remote_deadline(sent + left - claim.ttl, claim.ttl)});
     bool was_due = age - (claim.ttl - left) >= RECOVER_SETTLED;
-    bool renews = recovery->found(recovery->arg, name, &t->head, meta, content) && redis_number(reply, 9) == 1;
+    GArray *segments = claim.kind == BACKEND_FCNTL && !uncontended ? redis_segments(reply, 10) : NULL;
+    if (segments) {
+        remote_ticket_set_segments(t, segments);
+        g_array_unref(segments);
+    }
+    bool renews =
+        recovery->found(recovery->arg, name, &t->head, meta, content) && uncontended && redis_number(reply, 10) == 1;
     if (renews) {
         epoch_use_term(&r->epoch, claim.ttl);
         t->head.deadline = remote_deadline(sent, claim.ttl);
@@ -125,6 +138,15 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
     remote_ticket_schedule(&r->remote, t);
     g_bytes_unref(content);
     g_free(name);
+}
+
+/* A process that has its file open does not learn it otherwise. */
+static void recover_log_lost(const struct recovery_lease *lease)
+{
+    char name[NAME_MAX];
+    log_warning("%s: the lock of process %d is lost: it ended in the store before this daemon started, and the process "
+                "may still rely on it",
+                log_escape(name, sizeof name, lease->path), (int)lease->pid);
 }
 
 /* --- asking --- */
@@ -146,7 +168,7 @@ static enum recover_outcome recover_answered(struct redis_recovery *recovery, co
     }
     redis_failure(r, answer);
     if (!recovery->failed) {
-        log_warning("the server does not tell which leases this mount held before: they will run out");
+        log_warning("the server does not tell which locks this mount held before: they will run out");
     }
     recovery->failed = true;
     return RECOVER_NOT;
@@ -186,11 +208,13 @@ static void recover_on_batch(void *arg, const struct redis_answer *answer)
     for (guint i = 0; outcome == RECOVER_ANSWERED && i < batch->leases->len; i++) {
         struct recovery_lease *lease = &g_array_index(batch->leases, struct recovery_lease, i);
         const redisReply *reply = i < answer->reply->elements ? answer->reply->element[i] : NULL;
-        if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == (batch->uncontended ? 10 : 9)) {
-            recover_restore(recovery, lease, reply, answer->sent);
+        if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 11) {
+            recover_restore(recovery, lease, reply, answer->sent, batch->uncontended);
         } else if (batch->uncontended) {
             g_array_append_val(rest->leases, *lease);
-            lease->path = NULL;
+            lease->path = lease->note = NULL;
+        } else if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 0 && lease->handle_lock) {
+            recover_log_lost(lease);
         }
     }
     recover_batch_free(batch);
@@ -215,12 +239,12 @@ static void recover_fill(struct redis_call *call, const GArray *leases)
 {
     struct redis *r = call->r;
     call->script = REDIS_RECOVER;
-    guint begin = redis_call_array(call, "leases");
+    guint begin = redis_call_array(call, "locks");
     for (guint i = 0; i < leases->len; i++) {
         const struct recovery_lease *lease = &g_array_index(leases, struct recovery_lease, i);
         redis_call_lock(call, lease->path, lease->sequence, NULL);
         pack_text(r->packed, lease->id, strlen(lease->id));
-        pack_text(r->packed, lease->path, strlen(lease->path));
+        pack_text(r->packed, lease->note, strlen(lease->note));
         pack_number(r->packed, lease->sequence);
     }
     pack_count(r->packed, begin, 3 * leases->len);
@@ -245,13 +269,18 @@ static void recover_ask_batch(struct recovery_batch *batch)
     batch->recovery->open++;
 }
 
-/* As head.lua notes it: ticket, 's' if it is one of a sequence, path. */
+/* As look.lua notes it: ticket; l or h, of a sequence s or q, then the pid of a handle lock (h, q); path. */
 static bool recover_read_note(struct redis *r, const char *note, struct recovery_lease *ret)
 {
     char **words = g_strsplit(note, " ", 3);
     bool good = g_strv_length(words) == 3 && remote_is_id(words[0]) && redis_key_allowed(r, words[2]);
     if (good) {
-        *ret = (struct recovery_lease){.sequence = *words[1] == 's', .path = g_strdup(words[2])};
+        char kind = *words[1];
+        *ret = (struct recovery_lease){.sequence = kind == 's' || kind == 'q',
+                                       .handle_lock = kind == 'h' || kind == 'q',
+                                       .pid = atoi(words[1] + 1),
+                                       .note = g_strdup(note),
+                                       .path = g_strdup(words[2])};
         g_strlcpy(ret->id, words[0], sizeof ret->id);
     }
     g_strfreev(words);

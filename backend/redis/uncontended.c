@@ -49,12 +49,12 @@ static bool uncontended_may_be_free(struct redis *r, const struct remote_ticket 
            !g_hash_table_contains(r->watches, t->lock->name);
 }
 
-/* What the set of the mount's leases has of a lock; "": it is no lease. */
-static void uncontended_add_lease_entry(struct redis_call *call, const char *id, const char *name, bool lease)
+static void uncontended_add_note(struct redis_call *call, const char *id, const char *name, enum backend_kind kind,
+                                 GBytes *meta)
 {
-    char *entry = lease ? g_strconcat(id, " l ", name, NULL) : NULL;
-    redis_call_word(call, entry ? entry : "");
-    g_free(entry);
+    char *note = redis_note(id, false, name, kind, meta);
+    redis_call_word(call, note);
+    g_free(note);
 }
 
 static void uncontended_fill_acquire(struct redis_call *call, const struct remote_ticket *t)
@@ -63,8 +63,7 @@ static void uncontended_fill_acquire(struct redis_call *call, const struct remot
     const char *name = t->lock->name, *leaf;
     char *directory = remote_parent(name, &leaf), to[sizeof r->mount + sizeof t->id + 2];
     clock_ms *noted = &r->uncontended.leases_noted;
-    bool lease = t->head.kind == BACKEND_LEASE;
-    bool note = lease && (*noted == 0 || clock_now() - *noted >= NOTE_LEASES_EVERY);
+    bool note = t->head.kind != BACKEND_PROVISIONAL && (*noted == 0 || clock_now() - *noted >= NOTE_LEASES_EVERY);
     g_snprintf(to, sizeof to, " %s %s+", r->mount, t->id);
     call->script = REDIS_UNCONTENDED_ACQUIRE;
     redis_call_key(call, 0, name);
@@ -85,7 +84,7 @@ static void uncontended_fill_acquire(struct redis_call *call, const struct remot
     redis_call_word(call, to);
     redis_call_word_number(call, t->head.ttl);
     redis_call_word(call, leaf);
-    uncontended_add_lease_entry(call, t->id, name, lease);
+    uncontended_add_note(call, t->id, name, t->head.kind, t->meta);
     if (leaf != name || note) {
         redis_call_word(call, leaf == name ? "m" : note ? "nm" : "n");
     }
@@ -144,9 +143,11 @@ static void uncontended_fill_release(struct redis_call *call, const struct remot
     redis_call_key(call, 'f', request->name);
     redis_call_key(call, 'l', directory);
     redis_call_key(call, 'm', NULL);
-    redis_call_word(call, request->id);
+    char to[sizeof call->r->mount + sizeof request->id + 2];
+    g_snprintf(to, sizeof to, " %s %s+", call->r->mount, request->id);
+    redis_call_word(call, to);
     redis_call_word(call, remote_leaf(request->ticket_name));
-    uncontended_add_lease_entry(call, request->id, request->name, request->lease);
+    uncontended_add_note(call, request->id, request->name, request->claim.kind, request->change.meta);
     g_free(directory);
 }
 
@@ -252,6 +253,7 @@ static void uncontended_on_collected(struct ev_loop *loop, ev_prepare *watcher, 
         pack_number(r->packed, request->ttl);
     }
     pack_count(r->packed, begin, 2 * requests->len);
+    redis_call_text(&call, "mount", r->mount);
     redis_call_key(&call, 'm', NULL);
     redis_call_send(&call, 0, uncontended_on_renewals, requests);
 }

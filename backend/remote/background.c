@@ -71,7 +71,8 @@ static struct remote_request *background_release_request(struct remote *r, const
     request->ticket_name = g_strdup(remote_ticket_name(t));
     request->ttl = t->head.ttl;
     request->why = why;
-    request->lease = t->head.kind == BACKEND_LEASE;
+    request->claim.kind = t->head.kind;
+    request->change.meta = t->meta ? g_bytes_ref(t->meta) : NULL;
     request->uncontended = t->uncontended && !*why;
     return request;
 }

@@ -185,8 +185,9 @@ struct remote_request {
     void *arg;
     char *ticket_name;                  /* of a release: the ticket's own name */
     char *replaced;                     /* of rename: the id of the ticket that it replaces; or NULL */
-    struct backend_claim claim;         /* of convert and test; of a release what is given back; of renew the mode */
-    struct backend_change change;       /* of convert and set: references */
+    struct backend_claim claim;         /* of convert and test; of a release its kind and what is given back; of renew
+                                           the mode */
+    struct backend_change change;       /* of convert and set, of a release its meta: references */
     struct backend_directory directory; /* of mkdir and set_directory; meta is a reference */
     uint64_t fence;                     /* of revoke */
     struct backend_match *match;        /* of revoke; NULL: all match */
@@ -198,7 +199,6 @@ struct remote_request {
     uint32_t changes;                   /* of renew: as of the ticket */
     bool verify_only;                   /* of renew: need not extend it; a store may change `ttl` to what is left */
     const char *why;                    /* of release: "" by its holder, else "expired" or "lost" */
-    bool lease;                         /* of release: the store keeps it for a mount that starts again */
     bool uncontended;                   /* of release: by its holder, as of the ticket */
     bool undo;                          /* of release: `done` gets BUSY and STALE, see REMOTE_RELEASE */
     enum backend_result result;         /* of an undone acquire: what its caller gets */

@@ -62,13 +62,13 @@ l|backend/journal/file.c|    bool lost = mark->rebooted && bad >= mark->synced;|
 l|backend/journal/file.c|        file->size = bad;\n        return journal_file_make_room(|        return journal_file_make_room(
 m|backend/lockspace/grant.c|    lockspace_start_term(t, now, delay, 0);|    lockspace_start_term(t, now, delay / 2, 0);
 r|backend/remote/text.c|    return sent + ttl - (ttl / 100 + 2);|    return sent + 2 * ttl;
-r|backend/redis/script/uncontended_release.lua|has:sub(1, #UNCONTENDED + 32) == UNCONTENDED .. ARGV[1]|has:sub(1, #UNCONTENDED) == UNCONTENDED
+r|backend/redis/script/uncontended_release.lua|has:sub(1, #UNCONTENDED + 32) == UNCONTENDED .. ticket|has:sub(1, #UNCONTENDED) == UNCONTENDED
 r|backend/redis/script/uncontended_release.lua|  call('DEL', KEYS[1])\n|
 r|backend/redis/script/uncontended_acquire.lua|  if there <= 1 and made and|  if made and
 r|backend/redis/uncontended.c|    return t->head.mode == BACKEND_EXCLUSIVE && !t->lock->sequence|    return !t->lock->sequence
 r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + a.left), id)|call('ZADD', TERM, number_text(now), id)
 r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.left + t.d))|    call('PEXPIRE', L, number_text(1))
-r|backend/redis/script/set.lua|  t.i = a.meta|  t.i = nil
+r|backend/redis/script/set.lua|  set_meta(id, t, a.meta)|  set_meta(id, t, nil)
 r|backend/redis/script/uncontended_acquire.lua|('00000' .. clock[2]):sub(-6)|'000000'
 r|backend/redis/script/uncontended_renew.lua|call('PEXPIRE', L, number_text(a.left + uncontended.d))|call('PEXPIRE', L, 1)
 z|backend/zookeeper/session.c|z->validity = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);|z->validity = 4 * timeout;

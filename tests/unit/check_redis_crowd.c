@@ -130,10 +130,10 @@ static uint64_t commands_since(uint64_t before)
     return commands() - before - 3; /* what that takes itself */
 }
 
-/* _i: a lease, which is noted for a mount that starts again, or a flock. */
+/* _i: a lease or a flock; either is noted for a mount that starts again. */
 START_TEST(lock_that_nobody_else_wants_pays_for_no_queue)
 {
-    unsigned noted = _i == 0 ? 1 : 0;
+    const unsigned noted = 1;
     struct backend_claim claim = hosts_claim(_i == 0 ? BACKEND_LEASE : BACKEND_FLOCK, HOSTS_LONG);
     struct hosts_done done = {0};
     struct told *told;

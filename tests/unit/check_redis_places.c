@@ -308,7 +308,7 @@ static bool on_found(void *arg, const char *name, struct backend_ticket *ticket,
 {
     (void)arg, (void)meta, (void)content;
     ck_assert(ticket->held);
-    ck_assert_int_eq(ticket->kind, BACKEND_LEASE);
+    ck_assert_int_eq(ticket->kind, strcmp(name, "flock") == 0 ? BACKEND_FLOCK : BACKEND_LEASE);
     g_string_append_printf(found_names, "%s;", name);
     found_fence = MAX(found_fence, ticket->fence);
     return false;
@@ -633,6 +633,9 @@ START_TEST(mount_of_a_prefix_with_a_tag_lives_in_one_slot_of_a_cluster)
     ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
     ck_assert_int_eq(hosts_mkdir(0, "d/{e}", &directory), BACKEND_OK);
     ck_assert_int_eq(hosts_set_directory(0, "", &directory), BACKEND_OK);
+    hosts_options.identity = "another:/mnt/locks";
+    hosts_until_up(1);
+    hosts_options.identity = "host:/mnt/locks";
     holder = hosts_get(0, "d/L", HOSTS_LONG);
     waiter = hosts_queue(1, "d/L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     ck_assert_int_eq(hosts_rename(holder, "d/{M}"), BACKEND_OK);
@@ -676,8 +679,8 @@ START_TEST(leases_are_found_again_by_the_mount_of_the_same_identity)
     hosts_release(released);
     claim.sequence = claim.wait = true;
     fence = hosts_acquire(0, "d/s-", &claim)->ticket->fence;
-    claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG); /* ends with its handle */
-    hosts_acquire(0, "flock", &claim);
+    claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    fence = hosts_acquire(0, "flock", &claim)->ticket->fence;
     hosts_close(0);
 
     hosts_options.identity = "third:/mnt/locks";
@@ -686,15 +689,16 @@ START_TEST(leases_are_found_again_by_the_mount_of_the_same_identity)
     recover(0);
     ck_assert_ptr_nonnull(strstr(found_names->str, "new\nname;"));
     ck_assert_ptr_nonnull(strstr(found_names->str, "d/s-0000000000;"));
-    ck_assert_uint_eq(found_names->len, strlen("new\nname;d/s-0000000000;"));
+    ck_assert_ptr_nonnull(strstr(found_names->str, "flock;"));
+    ck_assert_uint_eq(found_names->len, strlen("new\nname;d/s-0000000000;flock;"));
     ck_assert_uint_eq(found_fence, fence);
 
     /* what was found is told on the new channel, and can be waited for */
-    ck_assert_uint_eq(backend_counts(hosts_mount(0)).locks, 2);
+    ck_assert_uint_eq(backend_counts(hosts_mount(0)).locks, 3);
     waiter = hosts_queue(1, "new\nname", BACKEND_EXCLUSIVE, HOSTS_LONG);
     ck_assert_int_eq(hosts_revoke(1, "new\nname", 0), BACKEND_OK);
     HOSTS_UNTIL(waiter->granted);
-    HOSTS_UNTIL(backend_counts(hosts_mount(0)).locks == 1);
+    HOSTS_UNTIL(backend_counts(hosts_mount(0)).locks == 2);
     ck_assert_uint_eq(other->ended, 0);
     g_string_free(found_names, TRUE);
 }

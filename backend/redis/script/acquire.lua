@@ -121,6 +121,10 @@ if t and closed and not waits(id) then -- the server may have given it since to 
   if drop(id, t) then vacate(0) end
   t = nil
 end
+if t and not is_of(t) then
+  finish()
+  return {'busy', unpack(describe(id))}
+end
 if t then return again(t) end
 
 local of_sequence = KEYS[13] and call('HGET', KEYS[15], 's:' .. leaf)
@@ -180,6 +184,7 @@ if not blocker then
   local holder, merged = merge(t)
   if holder ~= id then
     call('HDEL', INFO, 'c:' .. id)
+    forget(id, t)
   else
     tickets = tickets + 1
     call('ZADD', ORDER, number_text(number), id)

@@ -5,12 +5,12 @@
 -- → 'ok' | 'busy' | 'stale' | 'grace': nothing is granted while the store is closed
 expire()
 local t = tickets > 0 and load(id)
-if not t or not call('ZSCORE', ORDER, id) then
+if not t or not is_of(t) or not call('ZSCORE', ORDER, id) then
   finish()
   return 'stale'
 end
 local waited = waits(id)
-local was, kind_was = t.x, t.k
+local was, noted = t.x, {k = t.k, i = t.i, f = t.f}
 if closed and not waited and a.mode == 0 and (was ~= 0 or partial(t)) then
   finish()
   return 'grace'
@@ -46,7 +46,7 @@ forget_looks()
 if a.meta then t.i = a.meta end
 if a.content then call('HSET', INFO, 'c:' .. id, a.content) end
 save(id, t)
-if kind_was ~= t.k then forget(id, {k = kind_was, b = t.b, f = t.f}) end
+if in_mine(id, noted) ~= in_mine(id, t) then forget(id, noted) end
 remember(id, t)
 local deadline = now + (waited and a.liveness or t.l)
 call('ZADD', TERM, number_text(deadline), id)

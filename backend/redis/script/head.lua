@@ -19,7 +19,7 @@
 --                  NUMBER MOUNT TICKET and, at once behind it, + or -
 -- Of its directory: DIR (hash: attributes; delays -> 1 if it has, or had, a lock-delay), LIST (zset: names, all of score 0),
 -- WAITERS (zset: waiting ticket -> deadline).  SELF is the hash that would make
--- the name itself a directory.  MINE is the set of the leases of the mount that asks.
+-- the name itself a directory.  MINE is the set of the mount's leases and handle locks.
 --
 -- A script touches no keys but those that it is given.  Frequent calls take numbers as text: Redis makes a number
 -- text by printf, which costs it as much as the command.

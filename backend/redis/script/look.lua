@@ -7,19 +7,36 @@ local now = math.floor(now_us / 1000)
 local value, uncontended, who, tickets, waiting, pairwise, top, broken -- see look
 local uncontended_head, uncontended_claim -- of L: what stands before what was asked for, and that
 
--- What a mount that starts again finds its leases by; kept with the lease is t.f, its path.  Those that another mount has
+-- A mount that starts again finds its locks by these notes: redis_note makes the same.  t.f is the path.  A handle lock's
+-- note has the pid of its holder, for the log of a mount that finds the lock gone.  Notes of locks that another mount has
 -- ended stay until then.
-local function in_mine(id, t) return id .. (sequence and ' s ' or ' l ') .. t.f end
+local function in_mine(id, t)
+  if t.k == 1 then return id .. (sequence and ' s ' or ' l ') .. t.f end
+  return id .. (sequence and ' q' or ' h') .. (t.i and t.i:match('^%S+ (%d+)') or '') .. ' ' .. t.f
+end
 
 local function remember(id, t)
-  if t.k ~= 1 then return end
+  if t.k == 0 then return end -- it ends with its daemon
   call('SADD', MINE, in_mine(id, t))
   call('PEXPIRE', MINE, FENCE_KEPT)
 end
 
 local function forget(id, t)
-  if t.k == 1 then redis.pcall('SREM', MINE, in_mine(id, t)) end
+  if t.k ~= 0 then redis.pcall('SREM', MINE, in_mine(id, t)) end
 end
+
+-- With another meta.
+local function set_meta(id, t, meta)
+  local noted = {k = t.k, i = t.i, f = t.f}
+  t.i = meta
+  if in_mine(id, noted) ~= in_mine(id, t) then
+    forget(id, noted)
+    remember(id, t)
+  end
+end
+
+-- A mount that starts again takes over what the start before had: then that one has nothing to say of it any more.
+local function is_of(t) return t.m == a.mount end
 
 local function load(id)
   local packed = call('HGET', INFO, id)

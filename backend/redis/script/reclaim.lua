@@ -10,7 +10,7 @@ local function reclaim()
   local number, there = tonumber(a.number), tickets > 0 and call('ZSCORE', ORDER, id)
   local t = record(a)
   t.a, t.d, t.c, t.n = now - a.age, tonumber(call('HGET', DIR, 'delay') or 0), 1, sequence and leaf or nil
-  t.s = a.owner and (a.segments or WHOLE[a.mode])
+  t.s = a.segments or a.owner and WHOLE[a.mode] or nil
   if there then drop(id, load(id)) end
 
   local given_way = {}

@@ -1,38 +1,49 @@
--- recover: leases of a mount that has started again; its new channel gets the messages about them from now on.
+-- recover: what a mount that has started again held; its new channel gets the messages about it from now on.
+--
+-- A handle lock keeps what it covers, but no lock owner: no claim of this mount is compatible with it.  One that waits
+-- ends: its handle is closed.
 --
 -- KEYS: those of head.lua of one lease after the other, RECLAIMED
--- leases ({ticket, path as in acquire.lua, sequence (1/0), …}); mount: the new channel
--- → for each {number, time left, age, ttl, mode, meta, name in the sequence, waits, content}, or {} if it is not there any
---   more, or what is kept of it is damaged
+-- locks ({ticket, note as MINE has it, sequence (1/0), …}); mount: the new channel
+-- → for each {number, time left, age, ttl, mode, meta, name in the sequence, waits, content, kind, segments}; or {} if it is
+--   not there any more, or what is kept of it is damaged; or {0} if it has ended because it waited, or was not claimed
 local RECLAIMED = table.remove(KEYS)
 
-local function recover(path)
+local function recover(note)
   if closed and call('SISMEMBER', RECLAIMED, id) == 0 then return {} end -- it may be another's since
   look()
   if is_uncontended(id) then
     local left = uncontended_left()
-    uncontended.m = a.mount
+    uncontended.m, uncontended.h = a.mount, nil
     keep_uncontended(left)
     set_number(uncontended.z .. ' ' .. a.mount .. ' ' .. id .. '+')
-    return {uncontended.z, left, now - uncontended.a, uncontended.l, uncontended.x, uncontended.i, '', 0, uncontended.y or ''}
+    return {uncontended.z, left, now - uncontended.a, uncontended.l, uncontended.x, uncontended.i, '', 0, uncontended.y or '',
+      uncontended.k, ''}
   end
   local t, number, deadline = load(id), call('ZSCORE', ORDER, id), call('ZSCORE', TERM, id)
   if not t or not number or not deadline or tonumber(deadline) <= now then
-    forget(id, {k = 1, f = path})
+    call('SREM', MINE, note)
     return {}
   end
-  t.m = a.mount
-  call('HSET', INFO, id, cmsgpack.pack(t))
   local waits = call('ZSCORE', WAIT, id) and 1 or 0
-  return {number, deadline - now, now - t.a, t.l, t.x, t.i, t.n or '', waits, call('HGET', INFO, 'c:' .. id) or ''}
+  if t.k ~= 1 and (waits == 1 or not t.c) then
+    call('ZADD', TERM, '0', id) -- so that whoever looks next ends it
+    call('SREM', MINE, note)
+    return {0}
+  end
+  if t.p then call('HDEL', INFO, 'p:' .. t.m .. ' ' .. t.p) end
+  t.m, t.h, t.p, t.u = a.mount, nil, nil, nil
+  call('HSET', INFO, id, cmsgpack.pack(t))
+  local content, segments = call('HGET', INFO, 'c:' .. id) or '', t.s and table.concat(t.s, ' ') or ''
+  return {number, deadline - now, now - t.a, t.l, t.x, t.i, t.n or '', waits, content, t.k, segments}
 end
 
 redis.pcall('ZREM', KEYS[9], '') -- a write that a full server permits, before those it would refuse
 local result = {}
-for i = 0, #a.leases / 3 - 1 do
+for i = 0, #a.locks / 3 - 1 do
   L, ORDER, TERM, WAIT, INFO, FENCE, DIR, LIST, WAITERS, SELF, MINE = unpack(KEYS, i * 11 + 1, i * 11 + 11)
-  id, sequence = a.leases[3 * i + 1], a.leases[3 * i + 3] == 1
-  local known, lease = pcall(recover, a.leases[3 * i + 2])
-  result[i + 1] = known and lease or {}
+  id, sequence = a.locks[3 * i + 1], a.locks[3 * i + 3] == 1
+  local known, lock = pcall(recover, a.locks[3 * i + 2])
+  result[i + 1] = known and lock or {}
 end
 return result

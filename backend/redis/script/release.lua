@@ -1,6 +1,6 @@
 -- release: ends a ticket, whether it holds or waits, and hands the lock on.
 --
--- leaf, sequence, ticket, mount, path as in acquire.lua; lease: it is one; why, if it is against its holder's will: the lock-delay
+-- leaf, sequence, ticket, mount; noted: what MINE has of it, or nil; why, if it is against its holder's will: the lock-delay
 -- runs; owner: the lock owner
 -- → 1, or 0 if it was not there (any more), or 2 if it is, as a part of what its lock owner holds, and stays it
 
@@ -35,7 +35,7 @@ call('ZREM', WAITERS, id) -- a write that a full server permits, before those it
 expire()
 local t, found = load(id), 0
 local delays = sequence and t and not t.n and not waits(id) -- it has ended already: its place is kept for the lock-delay
-if call('ZSCORE', ORDER, id) and not delays then
+if call('ZSCORE', ORDER, id) and not delays and (not t or is_of(t)) then
   found = 1
   if not t or waits(id) or not a.why then
     if drop(id, t) then vacate(0) end
@@ -44,8 +44,8 @@ if call('ZSCORE', ORDER, id) and not delays then
     vacate(delay)
     tell_delay(delay)
   end
-elseif a.lease then
-  forget(id, {k = 1, f = a.path})
+elseif a.noted then
+  redis.pcall('SREM', MINE, a.noted)
 end
 local noted = a.owner and found == 0 and tickets > 0 and call('HGET', INFO, owner_key(a.mount, a.owner))
 local into = noted and not waits(noted) and load(noted)

@@ -10,6 +10,7 @@ local new = {unpack(KEYS, 12, 22)}
 if a.needed and call('EXISTS', new[7]) == 0 then return {'missing'} end
 if t and t.n then return {'invalid'} end
 if new[1] == L then return t and not waits(id) and {'ok', call('ZSCORE', ORDER, id)} or {'stale'} end
+if t and not is_of(t) then return {'stale'} end
 if not t then
   local moved = call('ZSCORE', new[2], id) -- a repetition
   return moved and {'ok', moved} or {'stale'}

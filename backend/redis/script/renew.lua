@@ -20,12 +20,14 @@ local function covers(held, wanted)
 end
 
 if is_uncontended(id) then
+  if not is_of(uncontended) then return 0 end
   if a.mode ~= 0 then return 2 end
   uncontended.l = a.ttl
   keep_uncontended(a.left)
   return 1
 end
 local t = load(id)
+if t and not is_of(t) then return 0 end
 if t and (not t.p and t.x ~= a.mode or a.segments and not covers(t.s or WHOLE[t.x], a.segments)) then return 2 end
 -- of a full server: a write that it permits goes first
 if sequence then

@@ -4,13 +4,13 @@
 -- → 'ok' | 'stale'
 expire()
 local t = tickets > 0 and load(id)
-if not t then
+if not t or not is_of(t) then
   grant()
   finish()
   return 'stale'
 end
 if a.meta then
-  t.i = a.meta
+  set_meta(id, t, a.meta)
   save(id, t)
 end
 if a.content then call('HSET', INFO, 'c:' .. id, a.content) end

@@ -2,7 +2,7 @@
 --
 -- KEYS: L and FENCE of each lease, MINE, VERSION
 -- tickets; mount: the new channel
--- → for each {number, time left before, age, ttl, mode, meta, '', 0, content, 1 if it is renewed}, or 0: send
+-- → for each {number, time left before, age, ttl, mode, meta, '', 0, content, kind, 1 if it is renewed}, or 0: send
 --   recover.lua; nothing of any while the store is closed
 local a, VERSION, MINE = cmsgpack.unpack(ARGV[1]), table.remove(KEYS), table.remove(KEYS)
 local version, state = (call('GET', VERSION) or ''):match('^(%x+) (%a) ')
@@ -26,12 +26,12 @@ local function recover(L, FENCE, id)
   local left = call('PTTL', L) - (delay or 0)
   if type(t) ~= 'table' or left <= 0 then return 0 end
   local renewed = not is_fixed(t.meta)
-  t.mount = a.mount
+  t.mount, t.handle = a.mount, nil
   local px = string.format('%.0f', (renewed and t.ttl or left) + delay)
   call('SET', L, value:sub(1, at - 1) .. cmsgpack.pack(t), 'PX', px)
   call('SET', FENCE, number .. ' ' .. a.mount .. ' ' .. id .. '+', 'PX', FENCE_KEPT)
   local age = now - math.floor(us / 1000)
-  return {number, left, age, t.ttl, t.mode, t.meta, '', 0, t.content or '', renewed and 1 or 0}
+  return {number, left, age, t.ttl, t.mode, t.meta, '', 0, t.content or '', t.kind, renewed and 1 or 0}
 end
 
 redis.pcall('SREM', MINE, '-') -- a write that a full server permits, before those it would refuse

@@ -1,13 +1,15 @@
 -- uncontended_release: release.lua for an uncontended lock.  See uncontended.c.
 --
 -- KEYS: L, FENCE, LIST, MINE
--- ARGV: ticket; leaf; what MINE has of it ('': nothing); the version that the mount knows, which does not matter
+-- ARGV: ' MOUNT TICKET+', as FENCE has it; leaf; what MINE has of it ('': nothing); the version that the mount knows, which
+--       does not matter
 -- → 1, or nil: send release.lua
 local known = call('MGET', KEYS[1], KEYS[2])
-local has, fence = known[1], known[2]
-if has and has:sub(1, #UNCONTENDED + 32) == UNCONTENDED .. ARGV[1] then
+local has, fence, ticket = known[1], known[2] or '', ARGV[1]:sub(-33, -2)
+local another = fence:sub(-33) == ticket .. '+' and fence:sub(17) ~= ARGV[1] -- a mount that started later has taken it over
+if has and has:sub(1, #UNCONTENDED + 32) == UNCONTENDED .. ticket and not another then
   call('DEL', KEYS[1])
-  if fence and #fence == FENCE_LENGTH and fence:sub(-33) == ARGV[1] .. '+' then
+  if #fence == FENCE_LENGTH and fence:sub(17) == ARGV[1] then
     call('SETRANGE', KEYS[2], '70', '-')
   else
     call('SET', KEYS[2], has:match('^%d+', #UNCONTENDED + 33), 'PX', FENCE_KEPT)

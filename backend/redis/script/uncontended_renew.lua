@@ -2,8 +2,8 @@
 --
 -- Fields and results: see renew.lua.
 look()
-if is_uncontended(id) and a.mode == 0 and uncontended.l == a.ttl then
+if is_uncontended(id) and is_of(uncontended) and a.mode == 0 and uncontended.l == a.ttl then
   call('PEXPIRE', L, number_text(a.left + uncontended.d)) -- of a full server: a write that it permits goes first
-  if uncontended.k == 1 then call('PEXPIRE', MINE, FENCE_KEPT) end
+  if uncontended.k ~= 0 then call('PEXPIRE', MINE, FENCE_KEPT) end
   return 1
 end
