@@ -1,9 +1,9 @@
-/* resume: restores the leases of the session that the last daemon of this mount left.
+/* resume: restores the leases and handle locks of the session that the last daemon of this mount left.
  *
  * The servers do not list the nodes of a session, so all nodes are read once, many at a time, before the mount is
- * there. Handle locks have lost their handles, but a process that has read their remaining time may rely on it: their
- * nodes stay for that time, as tickets without a user.  If not everything can be read, the mount leaves the session to
- * time out, with all that it holds.
+ * there.  A handle lock comes back without an identity: no handle of this mount has it.  A provisional lock stays for
+ * its term, as a ticket without a user, because a process that has read its remaining time may rely on it.  If not
+ * everything can be read, the mount leaves the session to time out, with all that it holds.
  */
 #include <string.h>
 
@@ -115,14 +115,16 @@ static bool resume_restore(struct zk_batch *batch, const struct resume_entry *en
                                   .fence = node_fence(z, NULL, stat),
                                   .acquired = MIN(stat->ctime - z->server_time, now),
                                   .deadline = remote_deadline(now + left - data->ttl, data->ttl)});
-    t->due = lease ? now : CLOCK_NEVER; /* renewed now, if its owner lives */
+    bool kept = data->kind != BACKEND_PROVISIONAL;
+    t->due = kept ? now : CLOCK_NEVER; /* renewed now, if its owner lives, or a process has its file open */
     remote_ticket_schedule(&z->remote, t);
     struct zk_node *node = node_register(z, t, entry->path, t->head.fence);
     node->automatic = data->automatic;
+    node->unconfirmed = !lease && kept; /* the servers have its identity: the first renewal writes it without */
     node->delay = entry->sequence ? 0 : entry->delay;
     node->marked = may_hold && node->delay > 0;
     watch_node(z, entry->path, t->id);
-    if (lease) {
+    if (kept) {
         recovery->found++;
         recovery->tell(recovery->arg, name, &t->head, data->meta, NULL);
     }
@@ -260,9 +262,9 @@ void zk_recover(struct remote *remote, backend_recover_each *found, void *arg)
         ev_run(z->remote.loop, EVRUN_ONCE);
     }
     if (z->resumes && recovery.complete) {
-        log_info("this mount goes on with its session, and with %u leases in it", recovery.found);
+        log_info("this mount goes on with its session, and with %u locks in it", recovery.found);
     } else if (z->resumes) {
-        session_abandon(z, "the servers do not tell in time which leases this mount held before: they will run out");
+        session_abandon(z, "the servers do not tell in time which locks this mount held before: they will run out");
     }
     z->resumes = false;
 }
