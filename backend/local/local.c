@@ -79,7 +79,8 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
     if (ticket && kept == BACKEND_OK && (lasting || local_is_recorded(l, ticket))) {
         kept = committed;
     }
-    if (kept != BACKEND_OK) {
+    /* one that has taken over what its lock owner held cannot be undone: it is held, and not kept */
+    if (kept != BACKEND_OK && !ticket->joined) {
         local_forget(l, ticket);
         lockspace_release(l->space, now, ticket);
         local_commit(l, &sequence);

@@ -368,6 +368,33 @@ START_TEST(all_that_a_close_may_decide_finds_its_room_on_a_full_disk)
 }
 END_TEST
 
+/* The ticket of what its lock owner held before is no more: the journal failing must not take that away. */
+START_TEST(record_lock_that_joins_another_as_the_journal_fails_leaves_both)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_FCNTL, &log);
+    struct backend_ticket *ticket;
+
+    claim.lock_owner = claim.handle = 7;
+    claim.end = 9;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
+    log_set_level(LOG_LEVEL_ERROR);
+    disk_fail_writes(EIO);
+    claim.start = 20;
+    claim.end = 29;
+    ticket = contract_acquire("a", &claim).ticket;
+    disk_fail_writes(0);
+    ck_assert_ptr_nonnull(ticket);
+    ck_assert(ticket->joined);
+    claim.lock_owner = claim.handle = 8;
+    claim.start = 5;
+    claim.end = 6;
+    ck_assert_int_ne(contract_acquire("a", &claim).result, BACKEND_OK);
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+}
+END_TEST
+
 /* A filesystem that gives no room ahead: the ends follow when there is room again. */
 START_TEST(release_that_found_no_room_is_written_later)
 {
@@ -718,6 +745,7 @@ static Suite *local_faults_suite(void)
     tcase_add_test(faults, full_disk_refuses_new_leases_renews_and_releases_and_recovers);
     tcase_add_test(faults, everything_can_be_released_on_a_full_disk);
     tcase_add_loop_test(faults, all_that_a_close_may_decide_finds_its_room_on_a_full_disk, 0, 2);
+    tcase_add_test(faults, record_lock_that_joins_another_as_the_journal_fails_leaves_both);
     tcase_add_test(faults, release_that_found_no_room_is_written_later);
     tcase_add_loop_test(faults, call_under_which_the_write_fails_changes_nothing, 0, 7);
     tcase_add_test(faults, turn_that_cannot_be_written_is_lost_not_believed);
