@@ -159,15 +159,18 @@ START_TEST(break_that_is_under_way_when_its_mount_ends_is_told_to_nobody)
 END_TEST
 
 /* As many as are kept in mind, and one more. */
-START_TEST(directories_beyond_4096_are_looked_up_anew)
+START_TEST(directories_beyond_65536_are_looked_up_again)
 {
+    const struct remote_directory seen = {.attributes = {.width = 1}};
     char name[16];
-    for (int i = 0; i <= 4096; i++) {
+    redis_server_do(hosts_server, "HSET lfs:d:h:%s made x ttl 0 width 1", "d0");
+    redis_server_do(hosts_server, "HSET lfs:d:h:%s made x ttl 0 width 1", "d65536");
+    for (int i = 0; i < 65536; i++) {
         snprintf(name, sizeof name, "d%d", i);
-        redis_server_do(hosts_server, "HSET lfs:d:h:%s made x ttl 0 width 1", name);
-        ck_assert_int_eq(hosts_stat(0, name).type, BACKEND_DIRECTORY);
+        remote_directory_cache_add(&mounted(0)->remote, name, &seen);
     }
-    ck_assert_uint_eq(g_hash_table_size(mounted(0)->directories), 1);
+    ck_assert_int_eq(hosts_stat(0, "d65536").type, BACKEND_DIRECTORY);
+    ck_assert_uint_eq(g_hash_table_size(mounted(0)->remote.directories), 1);
     ck_assert_int_eq(hosts_stat(0, "d0").type, BACKEND_DIRECTORY);
 }
 END_TEST
@@ -582,7 +585,7 @@ static Suite *bounds_suite(void)
     tcase_add_test(tcase, root_is_a_directory_and_stays);
     tcase_add_test(tcase, listing_that_is_under_way_when_its_mount_ends_is_told_to_nobody);
     tcase_add_test(tcase, break_that_is_under_way_when_its_mount_ends_is_told_to_nobody);
-    tcase_add_test(tcase, directories_beyond_4096_are_looked_up_anew);
+    tcase_add_test(tcase, directories_beyond_65536_are_looked_up_again);
     tcase_add_test(tcase, name_that_no_lock_can_have_is_none);
     tcase_add_test(tcase, sequence_whose_names_would_be_too_long_is_refused);
     tcase_add_test(tcase, names_of_strangers_do_not_keep_a_lock_delay_from_locks);

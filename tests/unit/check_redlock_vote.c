@@ -157,12 +157,12 @@ START_TEST(server_is_held_off_until_all_terms_are_over_that_it_may_have_known)
 {
     const int64_t term = 30000, drift = term / 100 + 2, slack = 1000; /* uptimes are whole seconds */
 
-    ck_assert_int_eq(redlock_hold_off(5000, 5000, term), term + drift + slack);
-    ck_assert_int_gt(redlock_hold_off(5000 + term, 5000, term), 0);
-    ck_assert_int_gt(redlock_hold_off(5000 + term + drift, 5000, term), 0);
-    ck_assert_int_eq(redlock_hold_off(5000 + term + drift + slack - 1, 5000, term), 1);
-    ck_assert_int_eq(redlock_hold_off(5000 + term + drift + slack, 5000, term), 0);
-    ck_assert_int_eq(redlock_hold_off(INT64_C(1) << 40, 5000, term), 0);
+    ck_assert_int_eq(redlock_node_hold_off(5000, 5000, term), term + drift + slack);
+    ck_assert_int_gt(redlock_node_hold_off(5000 + term, 5000, term), 0);
+    ck_assert_int_gt(redlock_node_hold_off(5000 + term + drift, 5000, term), 0);
+    ck_assert_int_eq(redlock_node_hold_off(5000 + term + drift + slack - 1, 5000, term), 1);
+    ck_assert_int_eq(redlock_node_hold_off(5000 + term + drift + slack, 5000, term), 0);
+    ck_assert_int_eq(redlock_node_hold_off(INT64_C(1) << 40, 5000, term), 0);
 }
 END_TEST
 
