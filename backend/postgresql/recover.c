@@ -1,4 +1,4 @@
-/* recover: the leases that this mount held when it last ended.
+/* recover: the leases and handle locks that this mount held when it last ended.
  *
  * They are found by the mount's identity, a part of them after the other.  The mount is there when all are found, or as
  * long after the beginning as a request takes at most: then the rest is found while it serves.  With a server that is
@@ -48,16 +48,18 @@ static void recover_restore(struct pq_recovery *recovery, const PGresult *rows, 
            *content = pq_bytes(rows, row, "content", POSTGRESQL_CONTENT_MAX);
     int64_t left = MAX(pq_number(rows, row, "remaining"), 0), age = MAX(pq_number(rows, row, "age"), 0);
     uint64_t fence = pq_fence(rows, row, "number");
+    int64_t kind = pq_number(rows, row, "kind");
     bool holds = *pq_text(rows, row, "held") == 't';
     struct backend_claim claim = {
-        .kind = BACKEND_LEASE,
+        .kind = (enum backend_kind)kind,
         .mode = pq_number(rows, row, "mode") == 1 ? BACKEND_SHARED : BACKEND_EXCLUSIVE,
         .sequence = path && g_str_has_suffix(path, "/"),
         .ttl = MAX(pq_number(rows, row, "ttl"), 1),
         .meta = meta,
         .content = g_bytes_get_size(content) > 0 ? content : NULL,
     };
-    if (name && fence && remote_is_id(id) && !remote_ticket_find(r, id)) {
+    if (name && fence && kind >= BACKEND_LEASE && kind <= BACKEND_FCNTL && remote_is_id(id) &&
+        !remote_ticket_find(r, id)) {
         struct remote_ticket *t = remote_ticket_restore(
             r, name, &claim,
             &(struct remote_restored){.id = id,
@@ -65,6 +67,11 @@ static void recover_restore(struct pq_recovery *recovery, const PGresult *rows, 
                                       .fence = fence,
                                       .acquired = clock_now() - age,
                                       .deadline = remote_deadline(sent + left - claim.ttl, claim.ttl)});
+        GArray *segments = kind == BACKEND_FCNTL ? pq_segments(rows, row, "segments") : NULL;
+        if (segments) {
+            remote_ticket_set_segments(t, segments);
+            g_array_unref(segments);
+        }
         bool renews = recovery->found(recovery->arg, name, &t->head, meta, content);
         if (renews) {
             epoch_use_term(&recovery->p->epoch, claim.ttl);
@@ -87,7 +94,7 @@ static void recover_on_part(void *arg, const struct pq_answer *answer)
     struct pq_recovery *recovery = arg;
     int count = answer->outcome == REMOTE_ANSWERED ? PQntuples(answer->rows) : 0;
     if (answer->outcome != REMOTE_ANSWERED) {
-        log_warning("the server does not tell which leases this mount held before: they will run out");
+        log_warning("the server does not tell which locks this mount held before: they will run out");
     }
     for (int i = 0; i < count; i++) {
         recover_restore(recovery, answer->rows, i, answer->sent);

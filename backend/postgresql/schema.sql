@@ -1577,20 +1577,31 @@ $$SELECT format('PID %s, role %s, application %s, %s, its transaction began at %
     l.objid::bigint = hashtext(encode(_path, 'escape'))::bigint & 4294967295 AND l.pid <> pg_backend_pid() AND
     l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())$$;
 
--- The leases of a mount that starts again, behind _after, which is told of their ends on another channel from now on.
+-- The leases and handle locks of a mount that starts again, behind _after, which is told of their ends on another channel
+-- from now on.  Handles and lock owners have other numbers now, so a handle lock has no identity any more; one that waits,
+-- or was not claimed, ends.
 CREATE FUNCTION leasefs.recover(_identity text, _mount text, _after_path bytea, _after_slot bigint, _max integer,
   OUT path bytea, OUT slot bigint, OUT id text, OUT number bigint, OUT remaining bigint, OUT age bigint, OUT ttl bigint,
-  OUT mode smallint, OUT meta bytea, OUT name bytea, OUT held boolean, OUT content bytea) RETURNS SETOF record
+  OUT mode smallint, OUT meta bytea, OUT name bytea, OUT held boolean, OUT content bytea, OUT kind smallint,
+  OUT segments text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   t leasefs.ticket;
   now bigint := leasefs.ms();
   closed boolean := leasefs.is_closed();
+  found_so_far integer := 0;
 BEGIN
-  FOR t IN SELECT v.* FROM leasefs.ticket v WHERE v.identity = _identity AND v.id IS NOT NULL AND v.kind = 1 AND v.mount NOT IN ('guard', 'delay') AND
+  FOR t IN SELECT v.* FROM leasefs.ticket v WHERE v.identity = _identity AND v.id IS NOT NULL AND v.mount NOT IN ('guard', 'delay', _mount) AND
              v.deadline > now AND (NOT closed OR EXISTS (SELECT FROM leasefs.restored r WHERE r.id = v.id)) AND (v.path > _after_path OR v.path = _after_path AND v.slot > _after_slot)
-           ORDER BY v.path, v.slot LIMIT _max LOOP
-    UPDATE leasefs.ticket v SET mount = _mount WHERE v.path = t.path AND v.slot = t.slot AND v.id = t.id;
+           ORDER BY v.path, v.slot LOOP
+    IF t.kind <> 1 AND (t.kind = 0 OR NOT t.held OR NOT t.claimed) THEN
+      IF leasefs.try_take(t.path) THEN -- else it ends with its term
+        PERFORM leasefs.drop(t), leasefs.grant(t.path);
+      END IF;
+      CONTINUE;
+    END IF;
+    UPDATE leasefs.ticket v SET mount = _mount, handle = CASE WHEN t.kind = 1 THEN v.handle END, owner = NULL, joined = NULL
+    WHERE v.path = t.path AND v.slot = t.slot AND v.id = t.id;
     IF FOUND THEN
       path := t.path;
       slot := t.slot;
@@ -1604,7 +1615,11 @@ BEGIN
       name := t.name;
       held := t.held;
       content := t.content;
+      kind := t.kind;
+      segments := leasefs.segments(t);
       RETURN NEXT;
+      found_so_far := found_so_far + 1;
+      EXIT WHEN found_so_far = _max;
     END IF;
   END LOOP;
 END$$;

@@ -15,6 +15,12 @@ redis)
     redis_start
     STORE=$REDIS_URI
     ;;
+postgresql)
+    # shellcheck source=postgresql.sh
+    . "$(dirname "$0")/postgresql.sh"
+    postgresql_start
+    STORE=$POSTGRESQL_URI
+    ;;
 zookeeper)
     # shellcheck source=zookeeper.sh
     . "$(dirname "$0")/zookeeper.sh"
