@@ -14,37 +14,15 @@
 . "$(dirname "$0")/visible.sh"
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
-
-KILLS_PROGRAM=${STRESS_PROGRAMS:-${top_builddir:-.}/tests/stress}/kills
-[ -x "$KILLS_PROGRAM" ] || skip_all "no program kills: make check builds it, or set STRESS_PROGRAMS"
-sees_all || skip_all "needs CAP_SYS_PTRACE"
-
-# Mounts in it are passed on to the namespaces of the workers.
-top=$TEST_DIR/top
-mkdir "$top"
-mount -t tmpfs -o mode=755 tmpfs "$top" && mount --make-shared "$top" || skip_all "no shared mount"
-mkdir "$top/mnt"
-mkdir -m 700 "$TEST_DIR/store"
-
-# kills BACKEND OPTION…: its status; what it prints is shown.
-kills() {
-    local status=0 backend=$1
-    shift
-    timeout -s KILL "${E2E_LIMIT:-240}" "$KILLS_PROGRAM" --seed "${STRESS_SEED:-$SRANDOM}" --ttl 1000 "$@" "$top/mnt" \
-        "$LEASEFS" -f -o ttl=1s,allow_other "$backend" "$top/mnt" >"$TEST_DIR/kills" 2>"$TEST_DIR/kills.log" || status=$?
-    sed 's/^/# /' "$TEST_DIR/kills" | tail -60
-    [ "$status" = 0 ] || grep -v sandbox "$TEST_DIR/kills.log" | sort | uniq -c | sort -rn | head -20 | sed 's/^/# /'
-    while mountpoint -q "$top/mnt"; do umount -l "$top/mnt"; done
-    return "$status"
-}
+# shellcheck source=kills.sh
+. "$(dirname "$0")/kills.sh"
 
 it "a store that ends with its daemon is found faulty"
-kills memory --kills 5
+kills memory 1000 --kills 5
 expect_is $? 3 status
 expect grep -q '^overlap:' "$TEST_DIR/kills"
 
 it "no lock ends with its daemon on a local store"
-expect kills "local:$TEST_DIR/store" --kills "${E2E_KILLS:-20}" \
-    --kinds "${E2E_KILL_KINDS:-lease,flock,range,ofd,ticket,inherited}"
+expect kills "local:$TEST_DIR/store" 1000 --kills "${E2E_KILLS:-20}" --kinds "$KINDS"
 
 finish

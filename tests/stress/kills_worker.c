@@ -195,15 +195,19 @@ static void worker_count(struct worker *w, const struct lock *lock)
     }
 }
 
+/* A lease that the next daemon has not recovered yet cannot be removed: EPERM. */
+#define RECOVERY (5 * STRESS_SECOND)
+
 static void worker_remove_lease(struct worker *w, struct lock *lock)
 {
+    int64_t limit = stress_now() + RECOVERY;
     bool unknown = false;
     while (unlink(lock->path) != 0) {
-        if (!worker_is_away(errno)) {
+        if (!worker_is_away(errno) && (errno != EPERM || stress_now() > limit)) {
             w->log->lost += !unknown;
             return;
         }
-        unknown = true;
+        unknown = unknown || worker_is_away(errno);
         if (atomic_load(&w->k->shared->over)) {
             return;
         }

@@ -1,0 +1,31 @@
+# shellcheck shell=bash
+# kills.sh: a daemon that is killed at random moments while its locks are used, on any store.  Sourced after lib.sh; see
+# test_kills.sh.
+#
+#     kills "local:$TEST_DIR/store" 1000 --kills 20
+#
+# KILLS_OPTIONS are options of the mount.
+
+KINDS=${E2E_KILL_KINDS:-lease,flock,range,ofd,ticket,inherited}
+KILLS_PROGRAM=${STRESS_PROGRAMS:-${top_builddir:-.}/tests/stress}/kills
+[ -x "$KILLS_PROGRAM" ] || skip_all "no program kills: make check builds it, or set STRESS_PROGRAMS"
+sees_all || skip_all "needs CAP_SYS_PTRACE"
+
+# Mounts in it are passed on to the namespaces of the workers.
+top=$TEST_DIR/top
+mkdir "$top"
+mount -t tmpfs -o mode=755 tmpfs "$top" && mount --make-shared "$top" || skip_all "no shared mount"
+mkdir "$top/mnt"
+mkdir -m 700 "$TEST_DIR/store"
+
+# kills BACKEND MS [OPTION…]: with this ttl; its status; what it prints is shown.
+kills() {
+    local status=0 backend=$1 ttl=$2
+    shift 2
+    timeout -s KILL "${E2E_LIMIT:-240}" "$KILLS_PROGRAM" --seed "${STRESS_SEED:-$SRANDOM}" --ttl "$ttl" "$@" "$top/mnt" \
+        "$LEASEFS" -f -o "ttl=${ttl}ms,allow_other${KILLS_OPTIONS:+,$KILLS_OPTIONS}" "$backend" "$top/mnt" >"$TEST_DIR/kills" 2>"$TEST_DIR/kills.log" || status=$?
+    sed 's/^/# /' "$TEST_DIR/kills" | tail -60
+    [ "$status" = 0 ] || grep -v sandbox "$TEST_DIR/kills.log" | sort | uniq -c | sort -rn | head -20 | sed 's/^/# /'
+    while mountpoint -q "$top/mnt"; do umount -l "$top/mnt"; done
+    return "$status"
+}
