@@ -512,7 +512,7 @@ static void request_on_answer(void *arg, const struct pq_answer *given)
 
 static bool request_may_be_gathered(const struct remote_request *request, const struct remote_ticket *t)
 {
-    return request->procedure == REMOTE_RENEW && request->in_background && request->left == request->ttl &&
+    return request->procedure == REMOTE_RENEW && request->background_cost > 0 && request->left == request->ttl &&
            !t->segments && !epoch_is_closed(&postgresql_of(request)->epoch);
 }
 

@@ -1,12 +1,14 @@
 /* recover: the leases and handle locks that this mount held when it last ended.
  *
- * They are found by the mount's identity, a part of them after the other, and each part is recovered in a few requests:
- * first those that are held by one alone, which are renewed in the same step, then what is left, which is renewed when
- * it is found, the nearest deadline first (see keep.c of remote).  One whose owner is dead ends here when it would have
- * ended before.  The mount
- * is there when all of them are found, or as long after the beginning as a request takes at most: then the rest is
- * found while it serves.  With a server that is away nothing is found, and the leases run out; with one that is slow a
- * request is repeated while others are answered.
+ * They are found by the mount's identity, a part of them after the other.  Those that are held by one alone are
+ * extended at once, many in a request, which costs the server little: a mount that comes late under load has time then
+ * for what follows.  When all are found, each batch is recovered in one request, first those that are held by one
+ * alone, which are renewed in the same step, then what is left, which is renewed when it is found, the nearest deadline
+ * first (see keep.c of remote).  One whose owner is dead ends here when it would have ended before.
+ *
+ * The mount is there when all of them are recovered, or as long after the beginning as a request takes at most: then
+ * the rest is recovered while it serves.  With a server that is away nothing is found, and the leases run out; with one
+ * that is slow a request is repeated while others are answered.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -16,19 +18,22 @@
 #include "backend/redis/pack.h"
 #include "backend/redis/private.h"
 
-#define RECOVER_PARTS_MAX 20000 /* of some 500 leases */
-#define RECOVER_BATCH 100       /* leases of one request */
-#define RECOVER_SETTLED 500     /* ms: one that was renewed so late has been due before, which settles who owns it */
-#define RECOVER_SILENCE 4       /* times the time of a request, in which a server that is busy must have answered one */
+#define RECOVER_PARTS_MAX 20000 /* of some RECOVER_PART leases */
+#define RECOVER_PART 1000
+#define RECOVER_BATCH 100   /* leases of one request */
+#define RECOVER_PENDING 2   /* batches then: so many stand before whoever asks for something, and before renewals */
+#define RECOVER_SETTLED 500 /* ms: one that was renewed so late has been due before, which settles who owns it */
+#define RECOVER_SILENCE 4   /* times the time of a request, in which a server that is busy must have answered one */
 
 struct redis_recovery {
     struct redis *r;
     unsigned open, parts; /* requests that are not answered; parts that were asked for */
-    clock_ms answered;    /* when the last one was; 0: none */
-    bool failed;          /* what is left is not asked for (again) */
-    GBytes *meta;         /* of the last one: most leases are like the one before, and share it */
-    char cursor[24];      /* of the part that is asked for next; "0": the first, and none */
-    LIST_HEAD(, recovery_batch) batches;
+    bool all_found;
+    clock_ms answered; /* when the last one was; 0: none */
+    bool failed;       /* what is left is not asked for (again) */
+    GBytes *meta;      /* of the last one: most leases are like the one before, and share it */
+    char cursor[24];   /* of the part that is asked for next; "0": the first, and none */
+    TAILQ_HEAD(, recovery_batch) batches, waiting; /* asked for; to be recovered, the first that was extended first */
     backend_recover_each *found;
     void *arg;
 };
@@ -40,11 +45,15 @@ struct recovery_lease {
     char id[REMOTE_ID_SIZE];
     bool sequence; /* `path` is that of the directory */
     char *path;
+    int64_t left;      /* of its term before it was extended, at `extended`; -1: it was not */
+    clock_ms extended; /* and when */
 };
 
 /* Leases of one request. */
 struct recovery_batch {
-    LIST_ENTRY(recovery_batch) link;
+    TAILQ_ENTRY(recovery_batch) link; /* in recovery->batches or waiting */
+    bool waits;                       /* the latter */
+    clock_ms extend_at;               /* when to extend it again; CLOCK_NEVER: never */
     struct redis_recovery *recovery;
     bool uncontended; /* asked for in the short way */
     GArray *leases;
@@ -62,14 +71,21 @@ static struct recovery_batch *recover_batch_new(struct redis_recovery *recovery,
     batch->recovery = recovery;
     batch->uncontended = uncontended;
     batch->leases = g_array_new(FALSE, FALSE, sizeof(struct recovery_lease));
-    LIST_INSERT_HEAD(&recovery->batches, batch, link);
+    batch->waits = false;
+    batch->extend_at = CLOCK_NEVER;
+    TAILQ_INSERT_TAIL(&recovery->batches, batch, link);
     g_array_set_clear_func(batch->leases, recover_lease_clear);
     return batch;
 }
 
 static void recover_batch_free(struct recovery_batch *batch)
 {
-    LIST_REMOVE(batch, link);
+    struct redis_recovery *recovery = batch->recovery;
+    if (batch->waits) {
+        TAILQ_REMOVE(&recovery->waiting, batch, link);
+    } else {
+        TAILQ_REMOVE(&recovery->batches, batch, link);
+    }
     g_array_unref(batch->leases);
     g_free(batch);
 }
@@ -96,6 +112,7 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
     bool sequence = lease->sequence, waits = redis_number(reply, 7) == 1;
     GBytes *meta = recover_meta(recovery, reply), *content = redis_bytes(reply, 8, REDIS_CONTENT_MAX);
     int64_t left = MAX(redis_time(reply, 1), 0), age = MAX(redis_time(reply, 2), 0), kind = redis_number(reply, 9);
+    left = lease->left < 0 ? left : MAX(lease->left - (sent - lease->extended), 0);
     uint64_t fence;
     struct backend_claim claim = {
         .kind = (enum backend_kind)kind,
@@ -120,6 +137,7 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
                                   .fence = fence,
                                   .acquired = clock_now() - age,
                                   .deadline = remote_deadline(sent + left - claim.ttl, claim.ttl)});
+    t->uncontended = uncontended;
     bool was_due = age - (claim.ttl - left) >= RECOVER_SETTLED;
     GArray *segments = claim.kind == BACKEND_FCNTL && !uncontended ? redis_segments(reply, 10) : NULL;
     if (segments) {
@@ -176,8 +194,9 @@ static enum recover_outcome recover_answered(struct redis_recovery *recovery, co
 
 static void recover_end(struct redis *r)
 {
-    while (!LIST_EMPTY(&r->recovery->batches)) {
-        recover_batch_free(LIST_FIRST(&r->recovery->batches));
+    struct recovery_batch *batch;
+    while ((batch = TAILQ_FIRST(&r->recovery->batches)) || (batch = TAILQ_FIRST(&r->recovery->waiting))) {
+        recover_batch_free(batch);
     }
     g_clear_pointer(&r->recovery->meta, g_bytes_unref);
     g_clear_pointer(&r->recovery, g_free);
@@ -185,15 +204,31 @@ static void recover_end(struct redis *r)
 
 static void recover_ask_part(struct redis_recovery *recovery);
 
-/* Behind each answer. */
-static void recover_check_end(struct redis_recovery *recovery)
+static void recover_ask_batch(struct recovery_batch *batch);
+
+static void recover_ask_extension(struct recovery_batch *batch);
+
+/* Behind each answer: recovers the next batches, if all leases are found, or ends. */
+static void recover_next_batches(struct redis_recovery *recovery)
 {
+    struct recovery_batch *batch;
+    while ((recovery->failed || (recovery->all_found && recovery->open < RECOVER_PENDING)) &&
+           (batch = TAILQ_FIRST(&recovery->waiting))) {
+        TAILQ_REMOVE(&recovery->waiting, batch, link);
+        TAILQ_INSERT_TAIL(&recovery->batches, batch, link);
+        batch->waits = false;
+        if (recovery->failed) {
+            recover_batch_free(batch);
+        } else if (batch->extend_at <= clock_now()) {
+            recover_ask_extension(batch);
+        } else {
+            recover_ask_batch(batch);
+        }
+    }
     if (recovery->open == 0) {
         recover_end(recovery->r);
     }
 }
-
-static void recover_ask_batch(struct recovery_batch *batch);
 
 static void recover_on_batch(void *arg, const struct redis_answer *answer)
 {
@@ -219,7 +254,7 @@ static void recover_on_batch(void *arg, const struct redis_answer *answer)
     }
     recover_batch_free(batch);
     recover_ask_batch(rest);
-    recover_check_end(recovery);
+    recover_next_batches(recovery);
 }
 
 static void recover_fill_uncontended(struct redis_call *call, const GArray *leases)
@@ -269,6 +304,77 @@ static void recover_ask_batch(struct recovery_batch *batch)
     batch->recovery->open++;
 }
 
+/* --- extending --- */
+
+static void recover_postpone(struct recovery_batch *batch)
+{
+    struct redis_recovery *recovery = batch->recovery;
+    TAILQ_REMOVE(&recovery->batches, batch, link);
+    TAILQ_INSERT_TAIL(&recovery->waiting, batch, link);
+    batch->waits = true;
+}
+
+/* One whose answer is lost may have been extended before: then its owner's death is seen late by what that was. */
+static void recover_on_extended(void *arg, const struct redis_answer *answer)
+{
+    struct recovery_batch *batch = arg;
+    struct redis_recovery *recovery = batch->recovery;
+    enum recover_outcome outcome = recover_answered(recovery, answer);
+    if (outcome == RECOVER_AGAIN) {
+        recover_ask_extension(batch);
+        return;
+    }
+    for (guint i = 0; outcome == RECOVER_ANSWERED && i < MIN(batch->leases->len, answer->reply->elements); i++) {
+        struct recovery_lease *lease = &g_array_index(batch->leases, struct recovery_lease, i);
+        int64_t left = redis_time(answer->reply, i);
+        if (lease->left < 0 || left < 0) {
+            lease->left = left;
+            lease->extended = answer->sent;
+        }
+    }
+    if (outcome == RECOVER_ANSWERED) {
+        int64_t ttl = redis_time(answer->reply, batch->leases->len);
+        batch->extend_at = ttl > 0 ? answer->sent + ttl / 2 : CLOCK_NEVER;
+        recover_postpone(batch);
+    } else {
+        recover_batch_free(batch);
+    }
+    recover_next_batches(recovery);
+}
+
+/* Of a sequence it is left to its recovery. */
+static void recover_ask_extension(struct recovery_batch *batch)
+{
+    struct redis_recovery *recovery = batch->recovery;
+    struct redis *r = recovery->r;
+    struct redis_call call = {.r = r, .script = REDIS_UNCONTENDED_EXTEND};
+    if (batch->leases->len == 0) {
+        recover_batch_free(batch);
+        return;
+    }
+    guint begin = redis_call_array(&call, "tickets");
+    for (guint i = 0; i < batch->leases->len; i++) {
+        const struct recovery_lease *lease = &g_array_index(batch->leases, struct recovery_lease, i);
+        redis_call_key(&call, 0, lease->path);
+        pack_text(r->packed, lease->id, strlen(lease->id));
+    }
+    pack_count(r->packed, begin, batch->leases->len);
+    redis_call_send(&call, r->timeout, recover_on_extended, batch);
+    recovery->open++;
+}
+
+/* Of a batch that is full, or the last of its part. */
+static void recover_ask_first(struct recovery_batch *batch)
+{
+    if (batch->uncontended) {
+        recover_ask_extension(batch);
+    } else {
+        recover_postpone(batch);
+    }
+}
+
+/* --- finding --- */
+
 /* As look.lua notes it: ticket; l or h, of a sequence s or q, then the pid of a handle lock (h, q); path. */
 static bool recover_read_note(struct redis *r, const char *note, struct recovery_lease *ret)
 {
@@ -280,7 +386,8 @@ static bool recover_read_note(struct redis *r, const char *note, struct recovery
                                        .handle_lock = kind == 'h' || kind == 'q',
                                        .pid = atoi(words[1] + 1),
                                        .note = g_strdup(note),
-                                       .path = g_strdup(words[2])};
+                                       .path = g_strdup(words[2]),
+                                       .left = -1};
         g_strlcpy(ret->id, words[0], sizeof ret->id);
     }
     g_strfreev(words);
@@ -299,12 +406,12 @@ static void recover_ask_leases(struct redis_recovery *recovery, const redisReply
         struct recovery_batch **batch = &batches[lease.sequence];
         g_array_append_val((*batch)->leases, lease);
         if ((*batch)->leases->len == RECOVER_BATCH) {
-            recover_ask_batch(*batch);
+            recover_ask_first(*batch);
             *batch = recover_batch_new(recovery, !lease.sequence);
         }
     }
-    recover_ask_batch(batches[0]);
-    recover_ask_batch(batches[1]);
+    recover_ask_first(batches[0]);
+    recover_ask_first(batches[1]);
 }
 
 static void recover_on_part(void *arg, const struct redis_answer *answer)
@@ -323,8 +430,10 @@ static void recover_on_part(void *arg, const struct redis_answer *answer)
     /* behind what was asked for now, so that the server always has something to do */
     if (strcmp(recovery->cursor, "0") != 0 && recovery->parts < RECOVER_PARTS_MAX && !recovery->failed) {
         recover_ask_part(recovery);
+    } else {
+        recovery->all_found = true;
     }
-    recover_check_end(recovery);
+    recover_next_batches(recovery);
 }
 
 static void recover_ask_part(struct redis_recovery *recovery)
@@ -332,6 +441,7 @@ static void recover_ask_part(struct redis_recovery *recovery)
     struct redis_call call = {.r = recovery->r, .script = REDIS_LEASES};
     redis_call_key(&call, 'm', NULL);
     redis_call_text(&call, "cursor", recovery->cursor);
+    redis_call_number(&call, "max", RECOVER_PART);
     redis_call_send(&call, recovery->r->timeout, recover_on_part, recovery);
     recovery->open++;
     recovery->parts++;
@@ -354,6 +464,8 @@ void redis_recover(struct remote *remote, backend_recover_each *found, void *arg
     ev_timer_start(r->remote.loop, &limit);
     r->recovery = g_new0(struct redis_recovery, 1);
     *r->recovery = (struct redis_recovery){.r = r, .found = found, .arg = arg, .cursor = "0"};
+    TAILQ_INIT(&r->recovery->batches);
+    TAILQ_INIT(&r->recovery->waiting);
     recover_ask_part(r->recovery);
     while (r->recovery && !late) {
         ev_run(r->remote.loop, EVRUN_ONCE);

@@ -161,8 +161,14 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     },
     [REDIS_UNCONTENDED_RECOVER] = {"uncontended_recover",
 #include "backend/redis/script/first.inc"
+#include "backend/redis/script/fixed.inc"
 #include "backend/redis/script/uncontended_recover.inc"
         , true
+    },
+    [REDIS_UNCONTENDED_EXTEND] = {"uncontended_extend",
+#include "backend/redis/script/first.inc"
+#include "backend/redis/script/fixed.inc"
+#include "backend/redis/script/uncontended_extend.inc"
     },
     [REDIS_ENTER] = {"enter",
 #include "backend/redis/script/format.inc"

@@ -197,7 +197,7 @@ static void uncontended_finish_release(struct redis *r, const char *name)
 
 static bool uncontended_may_renew(const struct remote_request *request, const struct remote_ticket *t)
 {
-    return request->in_background && request->left == request->ttl && !t->lock->sequence && !t->segments &&
+    return request->background_cost > 0 && request->left == request->ttl && !t->lock->sequence && !t->segments &&
            request->claim.mode == BACKEND_EXCLUSIVE && !epoch_is_closed(&redis_of(request)->epoch);
 }
 

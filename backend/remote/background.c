@@ -1,8 +1,8 @@
 /* background: renewals and releases, which nobody waits for; ends of tickets.
  *
  * There may be very many at once: after a restart or a reconnect, all tickets are renewed; leases that were made
- * together expire together.  At most REMOTE_BACKGROUND_MAX of them are pending, so a request that a user waits for is
- * behind these at most.  The renewal with the nearest deadline goes first.
+ * together expire together.  The cost of those that are pending is at most REMOTE_BACKGROUND_MAX, so a request that a
+ * user waits for is behind these at most.  The renewal with the nearest deadline goes first.
  */
 #include "backend/remote/remote.h"
 
@@ -207,8 +207,8 @@ static void background_on_renewed(struct remote_request *request, const struct r
 static void background_send_renewal(struct remote *r, struct remote_ticket *t, bool confirm, bool in_background)
 {
     struct remote_request *request = remote_request_new(r, t);
-    request->in_background = in_background;
-    r->background_pending += in_background;
+    request->background_cost = !in_background ? 0 : t->uncontended ? 1 : REMOTE_BACKGROUND_COST;
+    r->background_pending += request->background_cost;
     request->verify_only = confirm;
     request->ttl = request->claim.ttl = t->head.ttl;
     request->left = t->ends == CLOCK_NEVER ? request->ttl : CLAMP(t->ends - clock_now(), 1, request->ttl);
@@ -240,8 +240,8 @@ static void background_send_next(struct remote *r)
             background_send_renewal(r, t, !t->background_extends, true);
         } else if (request) {
             TAILQ_REMOVE(&r->ended_releases, request, background);
-            request->in_background = true;
-            r->background_pending++;
+            request->background_cost = REMOTE_BACKGROUND_COST;
+            r->background_pending += request->background_cost;
             background_send_release(request);
         } else {
             break;

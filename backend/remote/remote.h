@@ -44,7 +44,8 @@
 #define REMOTE_RELEASE_MAX 60000     /* ms that a release with an unknown outcome is repeated */
 #define REMOTE_UNDO_MAX 10000        /* ms that an undo is repeated before its caller gets the result */
 #define REMOTE_LATE_GRANTS 3         /* grants that arrive after their term before a claim that does not wait fails */
-#define REMOTE_BACKGROUND_MAX 64     /* pending background requests; see background.c */
+#define REMOTE_BACKGROUND_MAX 1024   /* cost of pending background requests; see background.c */
+#define REMOTE_BACKGROUND_COST 16    /* of one; an uncontended renewal, which a store may send with others, costs 1 */
 #define REMOTE_RENEW_RETRY 250       /* ms after a renewal that failed while the store is up */
 
 /* What a ticket is to the store, as far as this mount knows. */
@@ -170,7 +171,7 @@ struct remote_answer {
 struct remote_request {
     LIST_ENTRY(remote_request) link;
     TAILQ_ENTRY(remote_request) background; /* r->ended_releases */
-    bool in_background;                     /* it counts in r->background_pending */
+    uint8_t background_cost;                /* its share of r->background_pending; 0: it is not of the background */
     struct remote *r;
     uint64_t serial; /* grows with each that is sent */
     enum remote_procedure procedure;
@@ -263,7 +264,7 @@ struct remote {
     LIST_HEAD(, remote_request) requests;
     struct skiplist background;                  /* tickets whose renewal waits to be sent, nearest deadline first */
     TAILQ_HEAD(, remote_request) ended_releases; /* releases of ended tickets that wait to be sent */
-    unsigned background_pending;                 /* pending requests of these two */
+    unsigned background_pending;                 /* cost of the pending requests of these two */
     LIST_HEAD(, remote_ticket) waiters;
     uint64_t waiting;                  /* so many */
     clock_ms next_heartbeat;           /* CLOCK_NEVER: nobody waits */

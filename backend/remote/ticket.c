@@ -72,7 +72,7 @@ struct remote_request *remote_request_new(struct remote *r, const struct remote_
 void remote_request_free(struct remote_request *request)
 {
     LIST_REMOVE(request, link);
-    request->r->background_pending -= request->in_background;
+    request->r->background_pending -= request->background_cost;
     g_clear_pointer(&request->change.meta, g_bytes_unref);
     g_clear_pointer(&request->change.content, g_bytes_unref);
     g_clear_pointer(&request->segments, g_array_unref);

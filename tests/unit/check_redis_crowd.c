@@ -355,7 +355,7 @@ static void wait_everywhere(struct told **waiters)
 
 /* --- what nobody waits for --- */
 
-enum { LEASES = 200 };
+enum { LEASES = REMOTE_BACKGROUND_MAX + 200 };
 
 static void make_leases(struct told **leases)
 {
@@ -390,6 +390,7 @@ START_TEST(who_asks_does_not_stand_behind_all_that_the_mount_does_for_itself)
             backend_renew(hosts_mount(0), &(struct backend_renewal){.ticket = &t->head, .ttl = HOSTS_LONG}, 1);
     }
     ck_assert_uint_eq(r->background_pending, REMOTE_BACKGROUND_MAX);
+    ck_assert_uint_eq(skiplist_length(&r->background), _i ? 0 : LEASES - REMOTE_BACKGROUND_MAX); /* uncontended */
     for (unsigned i = REMOTE_BACKGROUND_MAX; !_i && i < LEASES; i++)
         nearest = MIN(nearest, ((struct remote_ticket *)leases[i]->ticket)->background_order);
     struct remote_ticket *first = skiplist_item(skiplist_first(&r->background));
@@ -426,6 +427,49 @@ enum { SHORT = 2000 }; /* ms, of a request */
 
 static unsigned found;
 static ev_timer resumed;
+
+/* Leases whose term has begun in the last second. */
+static long long just_extended(void)
+{
+    return redis_server_do(hosts_server, "EVAL %s 0",
+                           "local n = 0 "
+                           "for _, key in ipairs(redis.call('KEYS', 'h:n*')) do "
+                           "if redis.call('PTTL', key) > 59000 then n = n + 1 end end return n");
+}
+
+static bool on_found_after_extension(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta,
+                                     GBytes *content)
+{
+    (void)arg, (void)name, (void)meta, (void)content;
+    if (found++ == 0)
+        ck_assert_int_eq(just_extended(), LEASES);
+    ck_assert_int_le(ticket->deadline - clock_now(),
+                     HOSTS_LONG - 1000); /* as it was, until its owner is known to live */
+    return true;
+}
+
+/* So a mount that gets little of the processor has a whole term to recover them. */
+START_TEST(all_leases_are_extended_before_the_first_is_recovered)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+
+    hosts_options.identity = "host";
+    claim.meta = g_bytes_new_static("1 h 2 3 0 0 100644 2 - b", 24);
+    for (unsigned i = 0; i < LEASES; i++) {
+        char name[16];
+        g_snprintf(name, sizeof(name), "n%u", i);
+        ck_assert_int_eq(hosts_acquire(0, name, &claim)->result, BACKEND_OK);
+    }
+    hosts_close(0);
+    hosts_pass(1500);
+    ck_assert_int_eq(just_extended(), 0);
+    hosts_mount(0);
+    found = 0;
+    backend_recover(hosts_mount(0), on_found_after_extension, NULL);
+    HOSTS_UNTIL(found == LEASES);
+    g_bytes_unref(claim.meta);
+}
+END_TEST
 
 static void on_pause_over(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
@@ -734,6 +778,7 @@ int main(void)
     tcase_add_loop_test(tcase, names_that_are_left_over_are_removed_in_parts, 0, 2);
     tcase_add_loop_test(tcase, who_asks_does_not_stand_behind_all_that_the_mount_does_for_itself, 0, 2);
     tcase_add_test(tcase, name_that_has_ended_here_is_free_for_who_asks_at_once);
+    tcase_add_test(tcase, all_leases_are_extended_before_the_first_is_recovered);
     tcase_add_loop_test(tcase, mount_that_starts_again_finds_and_renews_all_in_a_few_requests, 0, 2);
     tcase_add_loop_test(tcase, hand_over_costs_the_same_however_many_mounts_wait, 0, G_N_ELEMENTS(herds));
     tcase_add_test(tcase, waiter_that_has_become_the_first_hears_that_a_foreign_lock_has_ended);

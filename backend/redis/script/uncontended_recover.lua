@@ -12,12 +12,6 @@ if state == 'c' then return {} end
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- The eighth word of what the filesystem keeps with a lease: its lowest bit is set if the term is fixed.
-local function is_fixed(meta)
-  local flags = type(meta) == 'string' and meta:match('^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%d+) ')
-  return not flags or flags % 2 == 1
-end
-
 local function recover(L, FENCE, id)
   local value = redis.pcall('GET', L)
   if type(value) ~= 'string' or value:sub(1, #UNCONTENDED + 32) ~= UNCONTENDED .. id then return 0 end
