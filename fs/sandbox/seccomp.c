@@ -40,10 +40,6 @@
 #define PR_SET_VMA 0x53564d41
 #endif
 
-#if defined __x86_64__ || defined __aarch64__ || (defined __riscv && __riscv_xlen == 64)
-#define SECCOMP_OWN_FSTAT /* where the kernel's structure is libc's */
-#endif
-
 /* The often used ones are allowed for any arguments: the kernel remembers that. */
 static const int seccomp_plain[] = {
     /* descriptors */
@@ -84,7 +80,7 @@ static const int seccomp_plain[] = {
     SCMP_SYS(open),
     SCMP_SYS(fstat),
     SCMP_SYS(fstat64),
-#ifndef SECCOMP_OWN_FSTAT
+#ifndef SANDBOX_OWN_FSTAT
     SCMP_SYS(newfstatat),
     SCMP_SYS(fstatat64),
     SCMP_SYS(statx),
@@ -380,7 +376,7 @@ int sandbox_seccomp_unmounter(void)
     return seccomp_confine(seccomp_fill_unmounter, SANDBOX_NO_SERVERS);
 }
 
-#ifdef SECCOMP_OWN_FSTAT
+#ifdef SANDBOX_OWN_FSTAT
 /* Of what is open the daemon may ask, of a path it may not.  The fstat(3) of glibc before 2.39 makes the call that does
  * both, so this one takes its place, in the libraries too. */
 int fstat(int fd, struct stat *ret_status)

@@ -405,8 +405,10 @@ START_TEST(socket_with_a_path_leads_to_nobody_else)
     ck_assert_int_eq(connect(fd, (void *)&address, sizeof address), 0);
     ck_assert_int_eq(try(attempt_send_elsewhere, &fd), ENOSYS);
     ck_assert_int_eq(try(attempt_unix_socket, &other), ENOSYS);
+#ifndef __i386__ /* its socketcall(2) hides the family from filters */
     policy.servers = SANDBOX_NETWORK_SERVERS;
     ck_assert_int_eq(try(attempt_unix_socket, &other), ENOSYS);
+#endif
     policy.servers = SANDBOX_UNIX_SERVERS;
     ck_assert_int_eq(try(attempt_unix_socket, &other), 0);
     close(fd);
