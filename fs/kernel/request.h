@@ -102,6 +102,7 @@ struct request {
         struct {
             struct stat stat;
             int set;
+            clock_ms stat_time;                   /* when the store was asked about the node; 0: it was not */
             const struct backend_info *elsewhere; /* until the reply: the lock of another mount; or NULL */
         } attributes;
         struct {

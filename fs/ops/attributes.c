@@ -45,7 +45,8 @@ static void attributes_reply(struct request *r)
  * shown to it, though it has gone, too. */
 static bool attributes_were_looked_up(struct request *r)
 {
-    return openings_check_look(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
+    clock_ms when = r->attributes.stat_time ? r->attributes.stat_time : clock_now();
+    return openings_check_look(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node, when);
 }
 
 static void attributes_show(struct request *r);
@@ -128,9 +129,13 @@ static void attributes_stat(struct request *r, request_step *answer)
 {
     r->attributes.elsewhere = NULL;
     r->answer = answer;
+    r->attributes.stat_time = 0;
     if (attributes_are_known(r)) {
         answer(r);
     } else {
+        if (openings_has_thread(r->fs->openings, fuse_req_ctx(r->req)->pid)) { /* else it does not matter */
+            r->attributes.stat_time = clock_now();
+        }
         request_stat(r, attributes_known);
     }
 }

@@ -107,15 +107,20 @@ void openings_note_refusal(struct openings *openings, pid_t thread, const struct
     openings_note(openings, thread, node, true, false);
 }
 
-bool openings_check_look(struct openings *openings, pid_t thread, const struct node *node)
+bool openings_check_look(struct openings *openings, pid_t thread, const struct node *node, clock_ms when)
 {
     struct opening *before = opening_of(openings, thread);
     if (before && (before->again || before->looked) && opening_is_of(before, node) &&
-        clock_now() - before->since < OPENING_MAX) {
+        when - before->since < OPENING_MAX) {
         return true;
     }
     openings_note(openings, thread, NULL, false, true);
     return false;
+}
+
+bool openings_has_thread(const struct openings *openings, pid_t thread)
+{
+    return opening_of(openings, thread) != NULL;
 }
 
 bool openings_is_expected(const struct openings *openings, const struct node *directory, const char *name)

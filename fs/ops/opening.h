@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "backend/clock.h"
+
 struct node;
 struct openings; /* one for each mount */
 
@@ -29,9 +31,11 @@ void openings_note_lookup(struct openings *openings, pid_t thread, struct node *
 bool openings_check_open(struct openings *openings, pid_t thread, struct node *node, bool gone);
 /* The thread gets ESTALE, so the kernel looks the name up again at once. */
 void openings_note_refusal(struct openings *openings, pid_t thread, const struct node *node);
-/* The thread looks at a node whose lock is gone.  True: show it; false: reply ESTALE, so the kernel looks the name up
- * again. */
-bool openings_check_look(struct openings *openings, pid_t thread, const struct node *node);
+/* The thread looks at a node whose lock is gone; its request came at `when`.  True: show it; false: reply ESTALE, so
+ * the kernel looks the name up again. */
+bool openings_check_look(struct openings *openings, pid_t thread, const struct node *node, clock_ms when);
+/* Is the thread between looking a name up and opening it, as far as is known? */
+bool openings_has_thread(const struct openings *openings, pid_t thread);
 /* Will a thread that got ESTALE open the node of this name? */
 bool openings_is_expected(const struct openings *openings, const struct node *directory, const char *name);
 /* The node was renamed: threads that looked it up before mean its old name. */

@@ -652,6 +652,28 @@ START_TEST(times_are_lost_by_a_file_that_is_open_for_reading_alone)
 }
 END_TEST
 
+/* The kernel looks the name up again once: what it finds then is shown, however long the store takes to answer. */
+START_TEST(looker_that_was_sent_back_is_shown_what_it_found_though_the_store_is_slow)
+{
+    struct wire_file file = lease_there("L", "one");
+    uint64_t node = wire_node(here, wire_lookup(here, "L"));
+    ck_assert_int_eq(wire_result(there, wire_unlink(there, "L")), 0);
+    ck_assert_int_eq(wire_result(here, wire_getattr(here, node)), ESTALE);
+    ck_assert_int_eq(wire_close(there, file), 0);
+    file = lease_there("L", "two");
+    node = wire_node(here, wire_lookup(here, "L"));
+    ck_assert_int_eq(wire_result(there, wire_unlink(there, "L")), 0);
+    fake_backend_hold(here->fake, FAKE_STAT, true);
+    uint64_t looked = wire_getattr(here, node);
+    ck_assert(wire_waits(here, looked));
+    wire_advance(here, 2 * SECOND);
+    fake_backend_hold(here->fake, FAKE_STAT, false);
+    fake_backend_answer(here->fake, FAKE_STAT, 0);
+    ck_assert_int_eq(wire_result(here, looked), 0);
+    ck_assert_int_eq(wire_close(there, file), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: held elsewhere");
@@ -693,6 +715,7 @@ int main(void)
                         2);
     tcase_add_test(cases, times_are_refused_by_the_file_that_lost_nothing_where_a_process_has_two);
     tcase_add_loop_test(cases, times_are_lost_by_a_file_that_is_open_for_reading_alone, 0, 2);
+    tcase_add_test(cases, looker_that_was_sent_back_is_shown_what_it_found_though_the_store_is_slow);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
