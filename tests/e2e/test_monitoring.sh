@@ -57,7 +57,7 @@ sed 's/result="full"/result="fool"/' "$ALERTS" >"$TEST_DIR/wrong.yml"
 expect_is "$(monitoring check "$TEST_DIR/wrong.yml" "$TEST_DIR/local.prom" "$TEST_DIR/redis.prom")" "*fool*"
 
 it "they are installed"
-expect grep -q '^dist_pkgdata_DATA = .*share/leasefs-alerts.yml.* share/leasefs-dashboard.json' "$SOURCES/Makefile.am"
+expect grep -qE '^dist_pkgdata_DATA \+?= .*share/leasefs-alerts.yml.* share/leasefs-dashboard.json' "$SOURCES/Makefile.am"
 
 # --- with Prometheus itself ---
 
