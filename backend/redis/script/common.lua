@@ -481,7 +481,7 @@ end
 
 -- The blocker of `t`, which has that number, or will be appended: a ticket, '' for another client, or nil.  For an
 -- independent one (no other ticket has its identity) that will be appended, `seen` decides if it has all tickets.
-local function find_holder(t, number, independent)
+local function find_open_blocker(t, number, independent)
   if sequence then return find_sequence_blocker(t, number) end
   if who == 'foreign' or who == 'delay' then return '' end
   if pairwise then
@@ -497,7 +497,7 @@ end
 
 -- While the store is closed nothing is granted; a blocker is named all the same.
 local function find_blocker(t, number, independent)
-  local blocker, first, last, mode = find_holder(t, number, independent)
+  local blocker, first, last, mode = find_open_blocker(t, number, independent)
   if closed and not blocker then return '' end
   return blocker, first, last, mode
 end
