@@ -27,7 +27,10 @@ static const struct judge_options options = {
     .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .remote = true, .out = NULL};
 
 static const struct judge_options disk_options = {
-    .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .keeps = true, .out = NULL};
+    .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .keeps = true, .recovers = true, .out = NULL};
+
+static const struct judge_options recovers_options = {
+    .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .remote = true, .recovers = true, .out = NULL};
 
 static const struct judge_options moves_options = {
     .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .remote = true, .moves = true, .out = NULL};
@@ -61,6 +64,13 @@ static void is_moved(struct world *w)
 {
     judge_free(w->judge);
     *w = world_of(&moves_options);
+}
+
+/* It begins anew, with a server from which the next daemon recovers handle locks. */
+static void is_recovered(struct world *w)
+{
+    judge_free(w->judge);
+    *w = world_of(&recovers_options);
 }
 
 static void passes(struct world *w, int64_t time)
@@ -466,6 +476,41 @@ static uint64_t waiter_of_a_killed_daemon(struct world *w)
 static void good_waiters(struct world *w)
 {
     attribute(w, SHELL, waiter_of_a_killed_daemon(w), "user.lease.waiters", "1");
+}
+
+/* SHELL has a handle lock, and its daemon is dead for that long. */
+static uint64_t handle_lock_of_a_killed_daemon(struct world *w, int64_t dead)
+{
+    is_recovered(w);
+    uint64_t mine = flocks(w, SHELL, 0, 0);
+    passes(w, JUDGE_SECOND);
+    trouble(w, JUDGE_DEAD, 0, true);
+    passes(w, dead);
+    trouble(w, JUDGE_DEAD, 0, false);
+    return mine;
+}
+
+/* The next daemon renews it for as long as the file is open. */
+static void good_handle_lock_recovered(struct world *w)
+{
+    handle_lock_of_a_killed_daemon(w, JUDGE_SECOND);
+    passes(w, 5 * TTL);
+    flocks(w, REMOTE, JUDGE_TRY, EAGAIN);
+}
+
+/* It came too late. */
+static void bad_handle_lock_recovered_late(struct world *w)
+{
+    handle_lock_of_a_killed_daemon(w, 2 * TTL);
+    passes(w, 2 * TTL);
+    flocks(w, REMOTE, JUDGE_TRY, EAGAIN);
+}
+
+static void bad_handle_lock_recovered_and_closed(struct world *w)
+{
+    does(w, BY(SHELL, handle_lock_of_a_killed_daemon(w, JUDGE_SECOND), CLOSE), ECONNABORTED);
+    passes(w, 2 * TTL);
+    flocks(w, REMOTE, JUDGE_TRY, EAGAIN);
 }
 
 static void good_tokens(struct world *w)
@@ -1939,6 +1984,7 @@ static const struct {
     {good_rename_of_what_is_back, JUDGE_RULES},
     {good_rename_of_a_term, JUDGE_RULES},
     {good_waiters, JUDGE_RULES},
+    {good_handle_lock_recovered, JUDGE_RULES},
     {bad_exclusive, JUDGE_EXCLUSIVE},
     {bad_exclusive_again, JUDGE_EXCLUSIVE},
     {bad_exclusive_after_death, JUDGE_EXCLUSIVE},
@@ -1979,6 +2025,8 @@ static const struct {
     {bad_effect_close, JUDGE_EFFECT},
     {bad_reason, JUDGE_REASON},
     {bad_reason_term, JUDGE_REASON},
+    {bad_handle_lock_recovered_late, JUDGE_REASON},
+    {bad_handle_lock_recovered_and_closed, JUDGE_REASON},
     {bad_reason_of_a_term_renamed, JUDGE_REASON},
     {bad_reason_provisional, JUDGE_REASON},
     {bad_ghost, JUDGE_GHOST},

@@ -52,6 +52,7 @@ struct judge_options {
     bool moves;     /* other servers take over from one that fails, with clocks of their own */
     bool unfair;    /* who waits is not served in order, and counted by its own mount only */
     bool keeps;     /* the store is this host's disk: leases outlive the daemon */
+    bool recovers;  /* the next daemon recovers the handle locks of the one before */
     int64_t belief; /* a mount that is away for longer loses what it has, whatever its ttl; 0: no */
     bool plain;     /* the store renames to free names only */
     bool same_user; /* mounted with owner=user */

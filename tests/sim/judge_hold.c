@@ -184,6 +184,10 @@ int64_t judge_hold_over(const struct judge *judge, const struct hold *hold)
     if (judge->options.remote && !judge->options.moves && away != JUDGE_NEVER) { /* else another server may serve it */
         over = MIN(over, MAX(away, hold->begun == JUDGE_NEVER ? judge->now : hold->begun) + limit);
     }
+    int64_t dead = judge->mounts[hold->claim.mount].since[JUDGE_DEAD];
+    if (judge->options.remote && hold->survivor && dead != JUDGE_NEVER) { /* nobody renews it */
+        over = MIN(over, dead + limit);
+    }
     if (hold->owners->len && !hold->fixed && hold->claim.kind != KIND_PROVISIONAL &&
         !mount_troubled(judge, hold->claim.mount)) {
         int64_t last = hold_last_reason(hold);

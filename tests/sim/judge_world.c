@@ -253,7 +253,7 @@ static void handle_closed(struct judge *judge, struct handle *handle, int64_t wh
         handle->ticket->may_end = MIN(handle->ticket->may_end, when); /* it may stay, as a lease */
     }
     handle->ticket = NULL;
-    if (judge->options.keeps) {
+    if (judge->options.recovers) {
         survivors_check(judge, handle->mount);
     }
 }
@@ -415,8 +415,12 @@ static void hold_may_survive(const struct judge *judge, struct hold *hold)
     hold->sure = hold->fixed ? hold->sure : judge_hold_renewed(judge, hold, judge_hold_term(judge, hold));
 }
 
-static void hold_survived(const struct judge *judge, struct hold *hold)
+static void hold_survived(struct judge *judge, struct hold *hold)
 {
+    if (hold->survivor) {
+        int64_t over = judge_hold_over(judge, hold); /* before the daemon came */
+        judge_hold_end(judge, hold, hold->may_end, over < judge->now ? over : JUDGE_NEVER, false);
+    }
     int64_t until = judge_hold_assured(judge, hold);
     if (hold->survives && !hold->pending && judge->now < until) {
         hold->doubt = false;
@@ -439,11 +443,12 @@ void judge_hold_daemon_died(struct judge *judge, struct hold *hold)
     if (hold_outlives_daemon(hold) && (o->keeps || o->remote)) {
         hold_may_survive(judge, hold);
         hold->doubt = true;
-    } else if (o->keeps && hold->claim.kind >= KIND_FLOCK) {
+    } else if (o->recovers && hold->claim.kind >= KIND_FLOCK) {
         hold->survivor = true;
         hold->ended = JUDGE_NEVER;
-        /* a ticket that waited is gone, and what is only being asked for was perhaps not granted */
-        hold->doubt = hold->doubt || hold->claim.kind == KIND_TICKET || hold->begun == JUDGE_NEVER;
+        /* a ticket that waited is gone, what is only being asked for was perhaps not granted, and a server keeps it for
+         * no longer than a term */
+        hold->doubt = hold->doubt || o->remote || hold->claim.kind == KIND_TICKET || hold->begun == JUDGE_NEVER;
         judge_survivor_check(judge, hold);
     } else {
         judge_hold_end(judge, hold, judge->now, judge->now + (o->remote ? hold->ttl + o->margin : o->settle), false);
