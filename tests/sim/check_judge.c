@@ -899,6 +899,18 @@ static void good_rename_of_what_is_back(struct world *w)
     does(w, ON(SHELL, "M", STAT), ENOENT);
 }
 
+/* A child sets times by its parent's file: nobody has lost anything, and the parent may take the lock by closing. */
+static void good_times_by_a_child(struct world *w)
+{
+    uint64_t mine = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    judge_fork(w->judge, w->now, 20, SHELL, 120, 1000, 100);
+    passes(w, 2 * JUDGE_SECOND);
+    does(w, BY(20, mine, TIMES), ESTALE);
+    judge_exit(w->judge, w->now, 20, 0);
+    does(w, BY(SHELL, mine, CLOSE), 0);
+    exclusive(w, OTHER, EEXIST);
+}
+
 /* The chain of parents is read as it is acquired: one of them may have ended before that was answered. */
 static void good_heir_ends_beside_write(struct world *w)
 {
@@ -1981,6 +1993,7 @@ static const struct {
     {good_afresh_by_records, JUDGE_RULES},
     {good_turn_by_own_break, JUDGE_RULES},
     {good_heir_ends_beside_write, JUDGE_RULES},
+    {good_times_by_a_child, JUDGE_RULES},
     {good_rename_of_what_is_back, JUDGE_RULES},
     {good_rename_of_a_term, JUDGE_RULES},
     {good_waiters, JUDGE_RULES},

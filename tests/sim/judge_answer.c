@@ -783,6 +783,13 @@ static bool call_has_own(const struct judge *judge, const struct call *call)
     return false;
 }
 
+/* Does the daemon know through which file it was refused?  The kernel does not say through which times are set, so it
+ * is one that the caller opened itself. */
+static bool call_tells_handle(const struct call *call)
+{
+    return call->call.operation != JUDGE_TIMES || call->handle->opener == call->process;
+}
+
 static void call_refused(struct judge *judge, struct call *call, int error)
 {
     enum judge_operation operation = call->call.operation;
@@ -793,8 +800,7 @@ static void call_refused(struct judge *judge, struct call *call, int error)
         bool inherited = call->handle && call->handle->opener != call->process && operation != JUDGE_FLOCK &&
                          operation != JUDGE_SETLK; /* by it only the owner acquires, and changes times */
         bool again = operation == JUDGE_CLOSE && (call->handle->refused || call->handle->told_no); /* as before */
-        bool unnamed = operation == JUDGE_TIMES; /* the kernel does not tell through which of its files: of its own */
-        if (call->handle && error == EBUSY && (!unnamed || call->handle->opener == call->process)) {
+        if (call->handle && error == EBUSY && call_tells_handle(call)) {
             call->handle->refused = true;
         }
         if (operation == JUDGE_MKDIR || queue || opened || again || inherited ||
@@ -810,7 +816,7 @@ static void call_refused(struct judge *judge, struct call *call, int error)
         call_check_refusal(judge, call, call->name);
     } else if (error == ESTALE && operation == JUDGE_SETXATTR) {
         call_check_token(judge, call, false);
-    } else if (error == ESTALE && call->handle) {
+    } else if (error == ESTALE && call->handle && call_tells_handle(call)) {
         call->handle->refused = true;
     } else if (error == EFBIG && call->handle) {
         call->handle->too_large = true;
