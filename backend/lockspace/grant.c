@@ -28,7 +28,6 @@ static void grant_delay(struct lockspace *space, clock_ms now, const struct tick
     t->head.mode = BACKEND_EXCLUSIVE;
     t->head.fence = lost->head.fence;
     t->head.acquired = now;
-    t->head.held = true;
     t->entry = lockspace_lock_of(lost);
     t->meta = lost->meta ? g_bytes_ref(lost->meta) : NULL;
     lockspace_start_term(t, now, delay, 0);

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 
+sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import mutate  # noqa: E402
 
@@ -42,6 +43,7 @@ ROOMS = {
     "backend/redlock": (["check_redlock"], ["tests/contract/contract_redlock"], ["redlock"], []),
     "backend/redlock/script": (["check_redlock"], ["tests/contract/contract_redlock"], ["redlock"], []),
     "backend/zookeeper": ([], ["tests/contract/contract_zookeeper"], ["zookeeper"], []),
+    "backend/postgresql": ([], ["tests/contract/contract_postgresql"], [], []),
     "fs": (["check_(options|owner|nametable)"], [], ["memory"], []),
     "fs/control": ([], [], ["memory"], ["test_control", "test_status", "test_metrics"]),
     "fs/daemon": (["check_spin"], [], ["memory", "local"], ["test_mount", "test_durability", "test_kill", "test_session"]),
@@ -123,7 +125,7 @@ class Tree:
                               timeout=timeout).returncode
 
     def run(self, command, timeout):
-        """"", or how it failed: "failed", "crashed", "hung"."""
+        """How it failed: failed, crashed or hung; an empty string if it passed."""
         environment = dict(os.environ, top_srcdir=TREE, top_builddir=TREE, CK_TIMEOUT_MULTIPLIER="2", LEASEFS=TREE + "/leasefs")
         process = subprocess.Popen(command, cwd=TREE, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    stdin=subprocess.DEVNULL, start_new_session=True, text=True, errors="replace")
