@@ -288,19 +288,15 @@ expect eventually 2 absent lost
 
 it "after a crash of the daemon and a restart leases are there, and handle locks as long as their files are open"
 mkdir -m 700 "$TEST_DIR/store"
-mount_local "$TEST_DIR/store" ${E2E_STORE:+ttl=2} # what is gone with the daemon ends in a server with its term
+mount_local "$TEST_DIR/store"
 actor L
 says L 'acquire("lease"); a = op("flock", "RDWR|CREAT"); flock(a, "EX")' ok
 point=$MNT
 crash "$point"
 mount_at "$point" "$BACKEND" ""
 expect exists lease
-if [ -n "${E2E_STORE:-}" ]; then
-    expect eventually 6 absent flock
-else
-    expect exists flock
-    says L 'os.close(a)' ENOTCONN # it is closed all the same
-fi
+expect exists flock
+says L 'os.close(a)' ENOTCONN # it is closed all the same
 says L 'b = op("flock", "RDWR|CREAT"); a = None' ok
 expect eventually 6 answers L 'flock(b, "EX|NB")' ok
 
