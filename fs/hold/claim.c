@@ -133,7 +133,7 @@ void hold_acquire(struct request *r, struct hold *hold, GBytes *content, request
 {
     struct backend_claim claim;
     r->hold = hold;
-    hold_fill_claim(r->fs, hold, hold->kind, &claim);
+    hold_fill_claim(r->fs, hold, hold->kind, NULL, &claim);
     claim.content = content;
     hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0; /* charged when it is asked for */
     hold_acquire_claim(r, &claim, answer);
@@ -187,7 +187,7 @@ void hold_convert(struct request *r, struct backend_claim *claim, request_step *
 void hold_make_lease(struct request *r, GBytes *content, request_step *answer)
 {
     struct backend_claim claim;
-    hold_fill_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
+    hold_fill_claim(r->fs, r->hold, BACKEND_LEASE, NULL, &claim);
     claim.content = content;
     if (content && !hold_charge(r->fs, r->hold, g_bytes_get_size(content))) {
         g_bytes_unref(claim.meta);

@@ -269,9 +269,10 @@ void hold_unpin(struct fs *fs, struct hold *hold);
 /* Parks the request until the hold's outcome is known.  An interrupt ends it with EINTR, and undoes nothing. */
 void hold_await_outcome(struct request *r, struct hold *hold, request_step *answer);
 
-/* Fills in a claim of this kind, with its ttl.  claim->meta is a new reference, which hold_acquire_claim or
- * hold_convert gives back. */
-void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct backend_claim *claim);
+/* Fills in a claim of this kind, with its ttl.  `handle`: by which a handle lock is asked for; else NULL.  claim->meta
+ * is a new reference, which hold_acquire_claim or hold_convert gives back. */
+void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, const struct handle *handle,
+                     struct backend_claim *claim);
 
 /* Acquires a hold made by hold_new, with this content (NULL: empty).  `answer` continues the request.  If r->result is
  * not OK, the hold is freed. */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "fs/hold/guard.h"
+#include "fs/hold/handle.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"
 #include "fs/hold/survivor.h"
@@ -35,8 +36,20 @@ static GBytes *hold_share_meta(struct fs *fs, struct meta *meta)
     return g_bytes_ref(fs->last_meta_bytes);
 }
 
+/* The node of a handle's file.  It is not the name's where another node got the name since the file was opened. */
+static const struct node *hold_file_node(const struct hold *hold)
+{
+    const struct hold_records *records = hold->kind == BACKEND_FCNTL ? hold_records(hold) : NULL;
+    const struct handle *handle = hold->kind == BACKEND_FLOCK ? hold_handle(hold) : NULL;
+    if (records && records->handles->len) {
+        handle = g_ptr_array_index(records->handles, 0);
+    }
+    return handle ? handle->node : hold->node;
+}
+
 /* By which file the processes are found that have it if this daemon ends. */
-static void hold_describe_file(const struct fs *fs, const struct hold *hold, enum backend_kind kind, struct meta *meta)
+static void hold_describe_file(const struct fs *fs, const struct hold *hold, enum backend_kind kind,
+                               const struct handle *handle, struct meta *meta)
 {
     const struct survivor *survivor = hold_survivor(hold);
     if (survivor) {
@@ -44,11 +57,27 @@ static void hold_describe_file(const struct fs *fs, const struct hold *hold, enu
         meta->inode = survivor->inode;
     } else if (kind == BACKEND_FLOCK || kind == BACKEND_FCNTL) {
         meta->device = fs->device;
-        meta->inode = fs->device ? hold->node->ino : 0;
+        meta->inode = fs->device ? (handle ? handle->node : hold_file_node(hold))->ino : 0;
     }
 }
 
-static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold, enum backend_kind kind)
+/* Those of the lease that becomes a handle lock do not count any more. */
+static void hold_describe_heirs(const struct hold *hold, const struct handle *handle, struct meta *meta)
+{
+    const struct hold_heirs *heirs = handle ? NULL : hold_heirs(hold);
+    if (handle && handle->opener && handle->opener != hold->owner) {
+        meta->heir[meta->heirs].pid = owner_identity(handle->opener, &meta->heir[meta->heirs].start);
+        meta->heirs++;
+    }
+    for (size_t i = 0; heirs && i < heirs->count; i++) {
+        meta->heir[i].pid = owner_identity(heirs->heir[i], &meta->heir[i].start);
+        meta->heirs++;
+    }
+}
+
+/* `handle`: the lock is being asked for by it; NULL: by none, or it has it. */
+static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold, enum backend_kind kind,
+                                const struct handle *handle)
 {
     struct meta meta;
     memset((char *)&meta + HOLD_META_OWN, 0, sizeof meta - HOLD_META_OWN); /* padding too: it is compared */
@@ -58,7 +87,7 @@ static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold, enum bac
     meta.fixed = hold->fixed;
     meta.sequence = hold->sequence;
     meta.guard = guard_duration(hold);
-    hold_describe_file(fs, hold, kind, &meta);
+    hold_describe_file(fs, hold, kind, handle, &meta);
     if (hold->owner) {
         meta.pid = owner_identity(hold->owner, &meta.start);
         g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
@@ -67,11 +96,7 @@ static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold, enum bac
     if (meta.has_times) {
         memcpy(meta.times, hold_times(hold), sizeof meta.times);
     }
-    const struct hold_heirs *heirs = hold_heirs(hold);
-    for (size_t i = 0; heirs && i < heirs->count; i++) {
-        meta.heir[i].pid = owner_identity(heirs->heir[i], &meta.heir[i].start);
-        meta.heirs++;
-    }
+    hold_describe_heirs(hold, handle, &meta);
     return hold_share_meta(fs, &meta);
 }
 
@@ -85,7 +110,8 @@ static int64_t hold_next_due(const struct hold *hold, int64_t ttl, int64_t age)
     return hold->owner_final ? ttl / 3 : MIN(ttl / 3, settling);
 }
 
-void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct backend_claim *claim)
+void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, const struct handle *handle,
+                     struct backend_claim *claim)
 {
     memset(claim, 0, sizeof *claim);
     claim->user = hold;
@@ -102,13 +128,13 @@ void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, s
     } else {
         claim->due = claim->ttl / 3;
     }
-    claim->meta = hold_encode_meta(fs, hold, kind);
+    claim->meta = hold_encode_meta(fs, hold, kind, handle);
 }
 
 void hold_store_then(struct fs *fs, struct hold *hold, backend_done *done, void *arg)
 {
     if (hold->ticket) {
-        GBytes *meta = hold_encode_meta(fs, hold, (enum backend_kind)hold->kind);
+        GBytes *meta = hold_encode_meta(fs, hold, (enum backend_kind)hold->kind, NULL);
         backend_set(fs->backend, hold->ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, done,
                     arg);
         g_bytes_unref(meta);
@@ -124,7 +150,7 @@ void hold_store(struct fs *fs, struct hold *hold)
 
 void hold_store_content(struct fs *fs, struct hold *hold, GBytes *content)
 {
-    GBytes *meta = hold_encode_meta(fs, hold, (enum backend_kind)hold->kind);
+    GBytes *meta = hold_encode_meta(fs, hold, (enum backend_kind)hold->kind, NULL);
     struct backend_change change = {.set = BACKEND_SET_META | BACKEND_SET_CONTENT, .meta = meta, .content = content};
     backend_set(fs->backend, hold->ticket, &change, NULL, NULL);
     g_bytes_unref(meta);

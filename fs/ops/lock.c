@@ -52,7 +52,7 @@ static void lock_flocked(struct request *r)
 
 static void lock_claim(struct request *r, struct hold *hold, enum backend_kind kind, struct backend_claim *claim)
 {
-    hold_fill_claim(r->fs, hold, kind, claim);
+    hold_fill_claim(r->fs, hold, kind, r->handle, claim);
     claim->mode = r->lock.mode;
     claim->wait = r->blocks;
     claim->handle = r->handle->id;

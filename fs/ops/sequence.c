@@ -71,7 +71,7 @@ void sequence_create(struct request *r, mode_t mode, GBytes *content, request_st
     r->hold = hold_new(r->fs, r->node, kind, request_caller(r), context->uid, context->gid, mode);
     r->hold->sequence = true;
     r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0;
-    hold_fill_claim(r->fs, r->hold, kind, &claim);
+    hold_fill_claim(r->fs, r->hold, kind, NULL, &claim);
     claim.content = content;
     claim.sequence = claim.wait = true;
     if (!hold_charge(r->fs, r->hold, r->hold->size)) {
@@ -185,7 +185,7 @@ void sequence_await_grant(struct request *r, struct hold *hold)
         return;
     }
     struct backend_claim claim;
-    hold_fill_claim(r->fs, hold, hold->kind, &claim);
+    hold_fill_claim(r->fs, hold, hold->kind, NULL, &claim);
     claim.mode = r->lock.mode;
     hold_convert(r, &claim, sequence_await_again);
 }

@@ -404,6 +404,30 @@ START_TEST(handle_lock_is_kept_with_its_file)
 }
 END_TEST
 
+/* A symbolic link took the name since the file was opened, and the file's lock is made of that lease. */
+START_TEST(handle_lock_is_kept_with_its_file_and_not_with_its_name)
+{
+    struct meta meta;
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    size_t size;
+    wire_advance(w, 2000);
+    uint64_t got = wire_getattr(w, file.node);
+    ck_assert_int_eq(wire_result(w, got), 0);
+    uint64_t inode = ((const struct fuse_attr_out *)wire_data(w, got, &size))->attr.ino;
+    ck_assert_int_eq(wire_result(w, wire_symlink(w, "L", "target")), 0);
+    ck_assert_int_eq(wire_result(w, _i ? wire_setlk(w, file, 5, F_WRLCK, 0, 9, true) : wire_flock(w, file, LOCK_EX)),
+                     0);
+    ck_assert(meta_decode(fake_backend_meta(fake_backend_holder(w->fake, "L")), &meta));
+    ck_assert_uint_eq(meta.inode, inode);
+    ck_assert_uint_eq(meta.heirs, 0); /* those of the lease, which was in its first second, do not inherit */
+    uint64_t node = wire_node(w, wire_lookup(w, "L"));
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.guard", "5")), 0);
+    ck_assert(meta_decode(fake_backend_meta(fake_backend_holder(w->fake, "L")), &meta));
+    ck_assert_uint_eq(meta.guard, 5000);
+    ck_assert_uint_eq(meta.inode, inode);
+}
+END_TEST
+
 static Suite *survive_suite(void)
 {
     Suite *suite = suite_create("survive");
@@ -426,6 +450,7 @@ static Suite *survive_suite(void)
     tcase_add_test(cases, its_processes_are_its_owners);
     tcase_add_test(cases, its_file_stays_known_when_its_meta_is_written_again);
     tcase_add_loop_test(cases, handle_lock_is_kept_with_its_file, 0, 2);
+    tcase_add_loop_test(cases, handle_lock_is_kept_with_its_file_and_not_with_its_name, 0, 2);
     suite_add_tcase(suite, cases);
     return suite;
 }
