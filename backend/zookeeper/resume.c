@@ -1,9 +1,9 @@
 /* resume: restores the leases and handle locks of the session that the last daemon of this mount left.
  *
  * The servers do not list the nodes of a session, so all nodes are read once, many at a time, before the mount is
- * there.  A handle lock comes back without an identity: no handle of this mount has it.  A provisional lock stays for
- * its term, as a ticket without a user, because a process that has read its remaining time may rely on it.  If not
- * everything can be read, the mount leaves the session to time out, with all that it holds.
+ * there.  A handle lock comes back without an identity: no handle of this mount has it.  A provisional lock ends: its
+ * use is decided by calls on its open file, which fail now.  If not everything can be read, the mount leaves the
+ * session to time out, with all that it holds.
  */
 #include <string.h>
 
@@ -81,7 +81,7 @@ static void resume_failed(struct zk_batch *batch, enum remote_outcome outcome)
     resume_end(batch, false);
 }
 
-/* False: the ticket has ended, or waited for a handle that is closed. */
+/* False: the ticket has ended, is provisional, or waited for a handle that is closed. */
 static bool resume_restore(struct zk_batch *batch, const struct resume_entry *entry, const struct zk_data *data,
                            const struct Stat *stat)
 {
@@ -96,7 +96,7 @@ static bool resume_restore(struct zk_batch *batch, const struct resume_entry *en
     int64_t left = data->ttl - (lease && !data->automatic ? now - written : 0);
     bool holds = recovery->before < entry->width;
     bool may_hold = holds || (!lease && data->mode == BACKEND_SHARED);
-    if (left <= 0 || !(may_hold || (lease && entry->sequence))) {
+    if (left <= 0 || data->kind == BACKEND_PROVISIONAL || !(may_hold || (lease && entry->sequence))) {
         return false;
     }
     const char *leaf;
@@ -115,19 +115,16 @@ static bool resume_restore(struct zk_batch *batch, const struct resume_entry *en
                                   .fence = node_fence(z, NULL, stat),
                                   .acquired = MIN(stat->ctime - z->server_time, now),
                                   .deadline = remote_deadline(now + left - data->ttl, data->ttl)});
-    bool kept = data->kind != BACKEND_PROVISIONAL;
-    t->due = kept ? now : CLOCK_NEVER; /* renewed now, if its owner lives, or a process has its file open */
+    t->due = now; /* renewed now, if its owner lives, or a process has its file open */
     remote_ticket_schedule(&z->remote, t);
     struct zk_node *node = node_register(z, t, entry->path, t->head.fence);
     node->automatic = data->automatic;
-    node->unconfirmed = !lease && kept; /* the servers have its identity: the first renewal writes it without */
+    node->unconfirmed = !lease; /* the servers have its identity: the first renewal writes it without */
     node->delay = entry->sequence ? 0 : entry->delay;
     node->marked = may_hold && node->delay > 0;
     watch_node(z, entry->path, t->id);
-    if (kept) {
-        recovery->found++;
-        recovery->tell(recovery->arg, name, &t->head, data->meta, NULL);
-    }
+    recovery->found++;
+    recovery->tell(recovery->arg, name, &t->head, data->meta, NULL);
     g_free(lock);
     g_free(path);
     return true;
