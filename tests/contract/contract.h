@@ -19,8 +19,11 @@ struct contract {
     void (*clean)(void);                   /* after the backend was freed; may be NULL */
     struct backend *(*open_other)(void);   /* another mount of the same store; NULL: there is none */
     struct backend *(*open_relayed)(void); /* one that relay.h stands before; NULL: as `open` */
-    int64_t timeout;                       /* ms, of a request of that */
-    unsigned pace;                         /* what it has in a term is so many times less than others have; 0: once */
+    struct backend *(*open_again)(void); /* the next daemon of a mount that is none of these, or of that of `open` where
+                                            there is no other; NULL: its handle locks are not recovered */
+    bool refuses_daemon_before;          /* that was only stopped, and goes on beside the next one */
+    int64_t timeout;                     /* ms, of a request of that */
+    unsigned pace;                       /* what it has in a term is so many times less than others have; 0: once */
 };
 
 /* All scenarios, for this backend.  One backend for one program. */
@@ -46,6 +49,7 @@ TCase *contract_guard_case(void);
 TCase *contract_mounts_case(void); /* where there is another mount */
 TCase *contract_guard_mounts_case(void);
 TCase *contract_convert_case(const struct contract *subject);
+TCase *contract_restart_case(const struct contract *subject);
 
 /* --- for scenarios --- */
 

@@ -615,7 +615,8 @@ static TCase *restart_case(void)
 
 int main(void)
 {
-    static const struct contract local = {.name = LOCAL_NAME, .open = open_local, .clean = clean_local};
+    static const struct contract local = {
+        .name = LOCAL_NAME, .open = open_local, .clean = clean_local, .open_again = open_directory};
     Suite *suite = contract_suite(&local);
 
     suite_add_tcase(suite, restart_case());

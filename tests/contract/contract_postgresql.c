@@ -50,11 +50,18 @@ static struct backend *open_other(void)
     return open_mount(2, NULL);
 }
 
+static struct backend *open_again(void)
+{
+    static uint32_t seed = 3;
+    return open_mount(seed++, "host:/mnt/locks");
+}
+
 int main(void)
 {
     static const struct contract postgresql = {.name = "postgresql",
                                                .open = open_postgresql,
                                                .open_other = open_other,
+                                               .open_again = open_again,
                                                .open_relayed = open_relayed,
                                                .timeout = RELAYED_TIMEOUT,
                                                .pace = 10};

@@ -27,9 +27,9 @@ static struct backend *open_with(struct redis_options options)
     return b;
 }
 
-static struct backend *open_mount(uint32_t seed)
+static struct backend *open_mount_of(uint32_t seed, const char *identity)
 {
-    struct redis_options options = {.seed = seed};
+    struct redis_options options = {.seed = seed, .identity = identity};
     options.conn.timeout = options.conn.command_timeout = 20000; /* server and replica may be slow on a busy machine */
     options.conn.uri.path = (char *)redis_server_socket(server);
     return open_with(options);
@@ -45,6 +45,17 @@ static void start_servers(void)
     replica = CONTRACT_WAIT ? redis_server_start(arguments) : NULL;
     while (replica && redis_server_do(server, "WAIT 1 1000") < 1) {
     }
+}
+
+static struct backend *open_mount(uint32_t seed)
+{
+    return open_mount_of(seed, NULL);
+}
+
+static struct backend *open_again(void)
+{
+    static uint32_t seed = 3;
+    return open_mount_of(seed++, "host:/mnt/locks");
 }
 
 static struct backend *open_redis(void)
@@ -151,6 +162,8 @@ int main(void)
                                           .open = open_redis,
                                           .clean = end_server,
                                           .open_other = open_other,
+                                          .open_again = open_again,
+                                          .refuses_daemon_before = true,
                                           .open_relayed = open_relayed,
                                           .timeout = RELAYED_TIMEOUT};
     Suite *suite = contract_suite(&redis);

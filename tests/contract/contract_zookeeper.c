@@ -9,11 +9,15 @@
 #include "tests/contract/contract.h"
 #include "tests/support/check_main.h"
 #include "tests/support/relay.h"
+#include "tests/support/scratch.h"
 #include "tests/support/zookeeper_server.h"
 
 static struct zookeeper_server *server; /* each check has a root of its own in it */
 
-static struct backend *open_mount_at(uint16_t port, const char *below, uint32_t seed, bool background)
+static char *state; /* the directory of open_again; or NULL */
+
+static struct backend *open_mount_of(uint16_t port, const char *below, uint32_t seed, bool background,
+                                     const char *directory)
 {
     char error[256] = "", *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d%s", port, getpid(), below);
     struct zookeeper_uri uri;
@@ -21,11 +25,28 @@ static struct backend *open_mount_at(uint16_t port, const char *below, uint32_t 
 
     ck_assert_msg(zookeeper_uri_parse(&uri, text, error, sizeof(error)) == 0, "%s", error);
     const struct zookeeper_options options = {
-        .uri = &uri, .ttl = CONTRACT_LONG / 2, .seed = seed, .background = background};
+        .uri = &uri, .ttl = CONTRACT_LONG / 2, .seed = seed, .background = background, .state = directory};
     ck_assert_msg(zookeeper_new(&options, &b, error, sizeof(error)) == 0, "%s", error);
     zookeeper_uri_clear(&uri);
     g_free(text);
     return b;
+}
+
+static struct backend *open_mount_at(uint16_t port, const char *below, uint32_t seed, bool background)
+{
+    return open_mount_of(port, below, seed, background, NULL);
+}
+
+static struct backend *open_again(void)
+{
+    static uint32_t seed = 3;
+    state = state ? state : scratch_new();
+    return open_mount_of(zookeeper_server_port(server), "", seed++, false, state);
+}
+
+static void clean_zookeeper(void)
+{
+    g_clear_pointer(&state, scratch_free);
 }
 
 static struct backend *open_mount(uint32_t seed)
@@ -363,7 +384,9 @@ int main(void)
 {
     static const struct contract zookeeper = {.name = "zookeeper",
                                               .open = open_zookeeper,
+                                              .clean = clean_zookeeper,
                                               .open_other = open_other,
+                                              .open_again = open_again,
                                               .open_relayed = open_relayed,
                                               .timeout = 5000,
                                               .pace = 30};
