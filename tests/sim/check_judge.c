@@ -513,6 +513,64 @@ static void bad_handle_lock_recovered_and_closed(struct world *w)
     flocks(w, REMOTE, JUDGE_TRY, EAGAIN);
 }
 
+/* The record lock of a killed daemon: its process closes the file, which another one has open, too. */
+static void record_lock_of_a_killed_daemon(struct world *w)
+{
+    is_recovered(w);
+    uint64_t mine = reads(w, SHELL);
+    does(w, BY(SHELL, mine, SETLK, .start = 4, .end = 5), 0);
+    reads(w, OTHER);
+    passes(w, JUDGE_SECOND);
+    trouble(w, JUDGE_DEAD, 0, true);
+    trouble(w, JUDGE_DEAD, 0, false);
+    does(w, BY(SHELL, mine, CLOSE), ECONNABORTED);
+    passes(w, 5 * TTL);
+}
+
+static void good_record_lock_recovered(struct world *w)
+{
+    record_lock_of_a_killed_daemon(w);
+    does(w, BY(SHELL, reads(w, SHELL), CLOSE), 0); /* no lock owner has it any more */
+    flocks(w, SHELL, JUDGE_TRY, EAGAIN);
+    exclusive(w, SHELL, EEXIST);
+}
+
+static void good_probe_of_a_record_lock_recovered(struct world *w)
+{
+    record_lock_of_a_killed_daemon(w);
+    uint64_t probes = begin(w, BY(SHELL, reads(w, SHELL), GETLK, .start = 4, .end = 4));
+    judge_answer(w->judge,
+                 &(struct judge_answer){.id = probes,
+                                        .when = w->now += JUDGE_MS,
+                                        .conflict = {.found = true, .start = 4, .end = 5, .pid = 100 + OTHER}});
+}
+
+static void bad_probe_of_a_record_lock_recovered(struct world *w)
+{
+    record_lock_of_a_killed_daemon(w);
+    uint64_t probes = begin(w, BY(SHELL, reads(w, SHELL), GETLK, .start = 4, .end = 4));
+    judge_answer(w->judge,
+                 &(struct judge_answer){.id = probes,
+                                        .when = w->now += JUDGE_MS,
+                                        .conflict = {.found = true, .start = 4, .end = 5, .pid = 100 + CHILD}});
+}
+
+/* It took some of its record locks by another file first, which count as that file's. */
+static void good_deadlock_with_record_locks_of_two_files(struct world *w)
+{
+    does(w, BY(SHELL, reads(w, SHELL), SETLK, .start = 3, .end = 3), 0);
+    uint64_t mine = reads(w, SHELL);
+    does(w, BY(SHELL, mine, SETLK, .start = 0, .end = 3, .flags = JUDGE_SHARE), 0);
+    does(w, BY(SHELL, mine, FLOCK), EDEADLK);
+}
+
+static void bad_deadlock_with_record_locks_of_one_file(struct world *w)
+{
+    uint64_t mine = reads(w, SHELL);
+    does(w, BY(SHELL, mine, SETLK, .start = 0, .end = 3, .flags = JUDGE_SHARE), 0);
+    does(w, BY(SHELL, mine, FLOCK), EDEADLK);
+}
+
 static void good_tokens(struct world *w)
 {
     uint64_t mine = exclusive(w, SHELL, 0);
@@ -1998,6 +2056,9 @@ static const struct {
     {good_rename_of_a_term, JUDGE_RULES},
     {good_waiters, JUDGE_RULES},
     {good_handle_lock_recovered, JUDGE_RULES},
+    {good_record_lock_recovered, JUDGE_RULES},
+    {good_probe_of_a_record_lock_recovered, JUDGE_RULES},
+    {good_deadlock_with_record_locks_of_two_files, JUDGE_RULES},
     {bad_exclusive, JUDGE_EXCLUSIVE},
     {bad_exclusive_again, JUDGE_EXCLUSIVE},
     {bad_exclusive_after_death, JUDGE_EXCLUSIVE},
@@ -2058,6 +2119,8 @@ static const struct {
     {bad_waiters_of_none, JUDGE_ATTRIBUTE},
     {bad_probe, JUDGE_PROBE},
     {bad_probe_none, JUDGE_PROBE},
+    {bad_probe_of_a_record_lock_recovered, JUDGE_PROBE},
+    {bad_deadlock_with_record_locks_of_one_file, JUDGE_DEADLOCK},
     {bad_flock_beside_records, JUDGE_RANGE},
     {bad_flock_of_own_beside_records, JUDGE_RANGE},
     {bad_probe_opener, JUDGE_PROBE},

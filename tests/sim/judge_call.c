@@ -43,7 +43,7 @@ static bool call_takes_away(const struct judge_call *asked)
 static bool call_is_own_record(const struct call *call, const struct hold *hold, bool ofd)
 {
     const struct claim *mine = &hold->claim;
-    return mine->kind == KIND_RECORD && mine->ofd == ofd &&
+    return mine->kind == KIND_RECORD && mine->ofd == ofd && !hold->survivor && /* else no lock owner has it */
            (ofd ? mine->handle == call->handle : mine->process == call->process);
 }
 

@@ -76,6 +76,18 @@ static bool hold_is_beside(const struct claim *mine, const struct claim *claim)
     return other->handle && !record->ofd && g_ptr_array_find(other->handle->recorded, record->process, NULL);
 }
 
+/* Has the record lock's process taken some by another file, too, which may have been the first? */
+static bool hold_has_another_file(const struct hold *hold, const struct claim *record, const struct handle *handle)
+{
+    for (guint i = 0; i < hold->name->handles->len; i++) {
+        const struct handle *other = hold->name->handles->pdata[i];
+        if (other != handle && g_ptr_array_find(other->recorded, record->process, NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, bool surely)
 {
     const struct claim *mine = &hold->claim;
@@ -87,7 +99,7 @@ bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, boo
         return false;
     }
     if (records && !mine->ofd && !claim->ofd && mine->process == claim->process) {
-        return false;
+        return !surely && hold->survivor; /* which its process conflicts with */
     }
     bool leases = mine->kind == KIND_LEASE || mine->kind == KIND_PROVISIONAL;
     if (claim->creates || mine->creates) {
@@ -98,6 +110,9 @@ bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, boo
         return !opener && !hold_owned_by(hold, claim->process) && (!mine->handle || mine->handle != claim->handle);
     }
     bool same = mine->handle && mine->handle == claim->handle;
+    if (!surely && same && mine->kind == KIND_RECORD && claim->kind != KIND_RECORD && !mine->ofd) {
+        return hold_has_another_file(hold, mine, mine->handle);
+    }
     if (surely && hold_is_beside(mine, claim)) {
         return false;
     }

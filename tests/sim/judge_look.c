@@ -395,6 +395,21 @@ static void look_attribute(struct judge *judge, const struct call *call, const s
 
 /* --- F_GETLK ----------------------------------------------------------------------------- */
 
+/* A lock whose daemon has died is that of any process that has its file open. */
+static bool look_has_survivor(const struct judge *judge, const struct hold *hold, pid_t pid)
+{
+    GHashTableIter processes;
+    void *each;
+    g_hash_table_iter_init(&processes, judge->processes);
+    while (g_hash_table_iter_next(&processes, NULL, &each)) {
+        const struct process *process = each;
+        if (process->pid == pid && judge_survivor_is_open(judge, hold, process)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Of who took it, or may have inherited it: a handle's lock, whose taker has ended, is its opener's. */
 static bool look_is_pid(const struct judge *judge, const struct hold *hold, pid_t pid)
 {
@@ -409,7 +424,7 @@ static bool look_is_pid(const struct judge *judge, const struct hold *hold, pid_
             is = is || at->pid == pid;
         }
     }
-    return is;
+    return is || (hold->survivor && look_has_survivor(judge, hold, pid));
 }
 
 static void look_probe(struct judge *judge, const struct call *call, const struct judge_answer *answer)
