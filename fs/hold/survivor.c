@@ -58,8 +58,14 @@ bool survivor_allows_change(const struct survivor *survivor, struct owner *who)
 
 struct owner *survivor_process(const struct survivor *survivor)
 {
-    return survivor->processes->len ? g_array_index(survivor->processes, struct openers_process, 0).owner
-                                    : survivor->hold->owner;
+    struct owner *taker = survivor->hold->owner, *first = NULL;
+    for (guint i = survivor->processes->len; i-- > 0;) {
+        first = g_array_index(survivor->processes, struct openers_process, i).owner;
+        if (first == taker) {
+            return taker;
+        }
+    }
+    return first ? first : taker;
 }
 
 void survivor_set_wanted(struct survivor *survivor)

@@ -366,6 +366,26 @@ START_TEST(its_processes_are_its_owners)
 }
 END_TEST
 
+/* F_GETLK tells the process that took it, while that has its file open; then another one. */
+START_TEST(probe_tells_its_taker)
+{
+    fake_openers_open(openers, INODE, carol, true);
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    walk();
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    for (int i = 0; i < 2; i++) {
+        uint64_t got = wire_getlk(w, file, 5, F_WRLCK, 0, 9);
+        ck_assert_int_eq(wire_result(w, got), 0);
+        const struct fuse_lk_out *out = wire_data(w, got, NULL);
+        ck_assert_uint_eq(out->lk.type, F_WRLCK);
+        ck_assert_int_eq((pid_t)out->lk.pid, i ? carol : alice);
+        fake_openers_close(openers, INODE, alice);
+        walk();
+    }
+}
+END_TEST
+
 /* If this daemon ends, too, the file is still that of the first one. */
 START_TEST(its_file_stays_known_when_its_meta_is_written_again)
 {
@@ -448,6 +468,7 @@ static Suite *survive_suite(void)
     tcase_add_test(cases, only_its_processes_may_remove_it);
     tcase_add_test(cases, break_ends_it_at_once);
     tcase_add_test(cases, its_processes_are_its_owners);
+    tcase_add_test(cases, probe_tells_its_taker);
     tcase_add_test(cases, its_file_stays_known_when_its_meta_is_written_again);
     tcase_add_loop_test(cases, handle_lock_is_kept_with_its_file, 0, 2);
     tcase_add_loop_test(cases, handle_lock_is_kept_with_its_file_and_not_with_its_name, 0, 2);
