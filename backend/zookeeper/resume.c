@@ -16,7 +16,8 @@
 
 struct recovery {
     bool ended, complete;
-    guint before; /* so many nodes of the queue that is being read are there */
+    guint before; /* so many nodes of the queue that is being read are there, */
+    bool blocked; /* and not all of them are shared */
     guint found;
     backend_recover_each *tell;
     void *arg;
@@ -95,7 +96,7 @@ static bool resume_restore(struct zk_batch *batch, const struct resume_entry *en
     bool lease = data->kind == BACKEND_LEASE;
     int64_t left = data->ttl - (lease && !data->automatic ? now - written : 0);
     bool holds = recovery->before < entry->width;
-    bool may_hold = holds || (!lease && data->mode == BACKEND_SHARED);
+    bool may_hold = holds || (!lease && data->mode == BACKEND_SHARED && !recovery->blocked);
     if (left <= 0 || data->kind == BACKEND_PROVISIONAL || !(may_hold || (lease && entry->sequence))) {
         return false;
     }
@@ -135,6 +136,7 @@ static void resume_ticket(struct zk_batch *batch, const struct resume_entry *ent
     struct recovery *recovery = batch->request->arg;
     struct zk_data data;
     recovery->before = entry->first ? 0 : recovery->before;
+    recovery->blocked = recovery->blocked && !entry->first;
     if (get->rc != ZOK) {
         return;
     }
@@ -147,6 +149,7 @@ static void resume_ticket(struct zk_batch *batch, const struct resume_entry *ent
     bool stays = !ours || data.guards || (data.ours && resume_restore(batch, entry, &data, &get->stat));
     if (stays) {
         recovery->before++;
+        recovery->blocked = recovery->blocked || !data.ours || data.upgrading || data.mode == BACKEND_EXCLUSIVE;
     } else {
         g_ptr_array_add(resume_of(batch)->ended, g_strdup(entry->path));
     }

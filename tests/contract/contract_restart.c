@@ -235,20 +235,25 @@ START_TEST(recovered_lock_stays_before_those_that_wait)
 }
 END_TEST
 
-/* Its call has ended with the daemon, so nobody would ever release it. */
+/* Its call has ended with the daemon, so nobody would ever release it.  _i: its mode. */
 START_TEST(wait_is_not_recovered)
 {
-    struct contract_log log = {0}, gone = {0}, next = {0};
+    struct contract_log log[2] = {{0}}, gone = {0}, next = {0};
     struct backend *holds = subject->open_other ? contract_other : contract_one;
-    struct backend_claim claim = claim_of(BACKEND_FLOCK, BACKEND_EXCLUSIVE, &gone);
+    struct backend_claim claim = claim_of(BACKEND_FLOCK, (enum backend_mode)_i, &gone);
     claim.wait = true;
+    if (_i == BACKEND_SHARED && !contract_can(BACKEND_CAN_SHARE)) {
+        return;
+    }
     contract_backend = holds;
-    struct backend_ticket *holder = take("a", BACKEND_EXCLUSIVE, &log);
+    struct backend_ticket *holder = take("a", BACKEND_EXCLUSIVE, &log[0]);
     contract_backend = contract_one;
+    take("b", BACKEND_EXCLUSIVE, &log[1]); /* so that there is something to recover */
     claim.handle = HANDLE + 1;
     ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_QUEUED);
-    restart(holds == contract_other ? 0 : 1);
-    holder = found->len ? nth(0) : holder;
+    restart(subject->open_other ? 1 : 2);
+    holder = subject->open_other ? holder : nth(0);
+    ck_assert_uint_eq(contract_stat("a").holders, 1);
     struct backend_ticket *waiter = contract_queue("a", BACKEND_EXCLUSIVE, &next);
     contract_backend = subject->open_other ? contract_other : contract_one;
     ck_assert_int_eq(contract_release(holder), BACKEND_OK);
@@ -336,7 +341,7 @@ TCase *contract_restart_case(const struct contract *of)
     tcase_add_test(tcase, recovered_lock_stays_before_those_that_wait);
     tcase_add_test(tcase, shared_flocks_are_recovered_and_still_share);
     tcase_add_test(tcase, ticket_that_held_in_its_queue_is_recovered_at_its_place);
-    tcase_add_test(tcase, wait_is_not_recovered);
+    tcase_add_loop_test(tcase, wait_is_not_recovered, BACKEND_EXCLUSIVE, BACKEND_SHARED + 1);
     if (subject->refuses_daemon_before) {
         tcase_add_loop_test(tcase, request_of_the_daemon_before_changes_nothing, 0, G_N_ELEMENTS(requests));
     }
