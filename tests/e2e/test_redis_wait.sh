@@ -19,7 +19,7 @@ all() {
 }
 status() { grep -q "$1" "$MNT/.leasefs/status"; }
 # What the server has of locks, but for numbers and directories.
-left() { redis_cli --scan | grep -vE '^lfs:[fdglvrm]:'; }
+left() { redis_cli --scan | grep -vE '^lfs:[fdglvrms]:'; }
 nothing_left() { [ -z "$(left)" ]; }
 # Who asked for it is told that it waits.
 waits_for() { grep -qw "$1" "$MOUNT_B/.leasefs/waiters"; }
