@@ -108,7 +108,7 @@ expect eventually 10 test 1 = "$(sql "SELECT 1")"
 pause 0.5
 expect_not touch "$MNT/stopped"
 expect eventually 10 logged "$LOG" "stopped: an open transaction keeps the lock from all mounts: PID [0-9]*, role postgres, application 'culprit'"
-expect touch "$MNT/free"
+expect eventually 10 touch "$MNT/free"
 expect rm "$MNT/free"
 end_process "$culprit"
 sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'culprit'" >/dev/null
