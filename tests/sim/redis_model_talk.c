@@ -74,11 +74,29 @@ static void run_client_info(struct model_call *call)
     g_free(address);
 }
 
+/* TYPE normal, and SKIPME yes: what a test says. */
+static void kill_normal_clients(struct model_call *call)
+{
+    struct redis_client *client;
+    int64_t killed = 0;
+    TAILQ_FOREACH(client, &call->m->clients, link) {
+        if (client != call->client && !client->closed && g_hash_table_size(client->channels) == 0) {
+            redis_client_cut(client, client->out->len);
+            killed++;
+        }
+    }
+    model_say_number(call, killed);
+}
+
 /* By ID and ADDR: what a mount says. */
 static void run_client_kill(struct model_call *call)
 {
     int64_t id = 0;
     const struct slice *address = NULL;
+    if (call->argc >= 4 && slice_is(&call->argv[2], "type") && slice_is(&call->argv[3], "normal")) {
+        kill_normal_clients(call);
+        return;
+    }
     for (size_t i = 2; i < call->argc; i += 2) {
         if (i + 1 == call->argc || !(slice_is(&call->argv[i], "id") || slice_is(&call->argv[i], "addr"))) {
             model_say_syntax(call);
