@@ -14,7 +14,7 @@
 local NAMES_MAX = 1000 -- taken ones that a sequence passes over in one call
 
 local function queued(at, name)
-  local left = sequence and remaining() or call('PTTL', L)
+  local left = sequence and remaining() or time_left()
   return {'queued', number_text(at), call('ZRANK', WAIT, id) or 0, left, who == 'foreign' and 1 or 0, name or ''}
 end
 

@@ -135,6 +135,12 @@ end
 
 -- --- the state of the lock ---
 
+-- ms until L ends; -1: never.  0 if it has ended since this script looked: then the waiter asks again at once.
+local function time_left()
+  local left = call('PTTL', L)
+  return left == -2 and 0 or left
+end
+
 -- ms until L may change by itself; at least 0.
 local function remaining()
   if sequence then

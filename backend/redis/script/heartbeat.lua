@@ -47,7 +47,7 @@ local function keep_alive(ids, livenesses)
   local first = waiting > 0 and call('ZRANGE', WAIT, 0, 0)[1]
   for _, ticket in ipairs(ids) do
     if ticket == first then
-      tell(ticket, 0, sequence and remaining() or call('PTTL', L))
+      tell(ticket, 0, sequence and remaining() or time_left())
     elseif not found[ticket] then
       tell(ticket, -1, -1)
     end
