@@ -92,8 +92,8 @@ struct fs {
     struct recover_list recovering; /* content of recovered leases that the backend is reading */
     GHashTable *records; /* a set of holds with record locks, by lock owner and path: see hold_find_by_lock_owner */
     struct directory_cursor_list cursors; /* of open directories */
-    uint64_t next_handle;                 /* begins at random: see fs_first_handle */
-    int64_t wall_offset;                  /* see fs_wall */
+    uint64_t next_handle;
+    int64_t wall_offset; /* see fs_wall */
     struct request_list unanswered;
     uint32_t requests;      /* requests without a reply yet */
     uint64_t answered;      /* replies since the daemon started */

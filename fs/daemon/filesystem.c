@@ -77,13 +77,6 @@ static void fs_check_owners(struct ev_loop *loop, ev_io *io, int events)
     owner_table_check(io->data);
 }
 
-/* Where a store still has a lock with a handle of the daemon before, no new handle may match it.  Redis reads numbers
- * up to 2^53. */
-static uint64_t fs_first_handle(void)
-{
-    return (uint64_t)g_random_int() << 20;
-}
-
 struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options)
 {
     struct fs *fs = g_new0(struct fs, 1);
@@ -98,7 +91,6 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     fs->notify = notify_new(NULL, loop);
     fs->openings = openings_new();
     fs->records = hold_records_table();
-    fs->next_handle = fs_first_handle();
     fs->survivors = survivors_new(fs);
     TAILQ_INIT(&fs->interrupted);
     ev_idle_init(&fs->interrupts, fs_cancel_interrupted);

@@ -448,19 +448,6 @@ START_TEST(handle_lock_is_kept_with_its_file_and_not_with_its_name)
 }
 END_TEST
 
-/* A store may still have a lock with a handle of the daemon before. */
-START_TEST(next_daemon_has_other_handles)
-{
-    wire_close(w, wire_created(w, "L", O_RDONLY));
-    uint64_t last = w->fs->next_handle;
-    ck_assert_uint_lt(last, UINT64_C(1) << 53);
-    tear_down();
-    set_up();
-    wire_close(w, wire_created(w, "L", O_RDONLY));
-    ck_assert_uint_ne(w->fs->next_handle, last);
-}
-END_TEST
-
 static Suite *survive_suite(void)
 {
     Suite *suite = suite_create("survive");
@@ -485,7 +472,6 @@ static Suite *survive_suite(void)
     tcase_add_test(cases, its_file_stays_known_when_its_meta_is_written_again);
     tcase_add_loop_test(cases, handle_lock_is_kept_with_its_file, 0, 2);
     tcase_add_loop_test(cases, handle_lock_is_kept_with_its_file_and_not_with_its_name, 0, 2);
-    tcase_add_test(cases, next_daemon_has_other_handles);
     suite_add_tcase(suite, cases);
     return suite;
 }
