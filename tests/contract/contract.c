@@ -258,7 +258,7 @@ void contract_pass(int64_t ttl)
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &marker);
 
     claim.ttl = ttl;
-    contract_get_soon("time passes", &claim);
+    contract_get_soon(CONTRACT_MARKER, &claim);
     CONTRACT_UNTIL(marker.ended);
 }
 

@@ -114,6 +114,7 @@ struct backend_ticket *contract_get_shared(const char *name, enum backend_kind k
 struct backend_ticket *contract_queue(const char *name, enum backend_mode mode, struct contract_log *log);
 /* The same of a claim of a short term: it is made again if the answer came too late to be believed in. */
 struct backend_ticket *contract_get_soon(const char *name, const struct backend_claim *claim);
+#define CONTRACT_MARKER "time passes" /* the lease by which contract_pass measures time */
 /* Waits until a lease of that term has ended that is taken now, of a name of its own. */
 void contract_pass(int64_t ttl);
 /* Whether a lease would be refused now as BUSY; if not it is released again. */
