@@ -549,8 +549,8 @@ static inline void backend_watch(struct backend *b, const char *name)
  * bytes, meta and content.  It stands before all who wait, and beside the locks that it held beside before.  It has no
  * identity any more: handles and lock owners have other numbers now.  Its user renews it, as any handle lock, and
  * releases it; with backend_set its meta stays in the form that it had.  If `found` returns false it is not renewed,
- * and ends with its term.  A handle lock that waited is not found: its waiter was told so.  A store that cannot keep
- * handle locks finds none; `memory` keeps nothing. */
+ * and ends with its term.  Waiting handle locks are not found: their waits ended with the daemon.  A store that cannot
+ * keep handle locks finds none; `memory` keeps nothing. */
 static inline void backend_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     b->operations->recover(b, found, arg);

@@ -171,8 +171,8 @@ static int directory_create_journal(struct journal *j, char *error, size_t error
     return r;
 }
 
-/* Has its mark on the disk, so that it may be mapped; without room for the mark it is not.  What was read after a
- * reboot came from the disk. */
+/* Writes the journal's mark to the disk, and allows the mapping; without room for the mark there is no mapping.  After
+ * a reboot all records that were read came from the disk, so they count as synced. */
 static int directory_mark_journal(struct journal *j, char *error, size_t error_size)
 {
     struct journal_mark *mark = &j->file.mark;

@@ -405,8 +405,8 @@ static int64_t file_find_zeros(int fd, uint64_t from, uint64_t end)
     return (int64_t)from;
 }
 
-/* The bad record at the window's start: cuts it off if it is the last, or if it and what is behind it were not on the
- * disk for sure when the host stopped. */
+/* A bad record begins at the window's start.  Cuts the file there if no good record is behind it, or if that part of
+ * the file may not have reached the disk when the host stopped. */
 static int file_settle_tail(struct journal_file *file, struct reader *r, const char *path, uint64_t *ret_cut,
                             char *error, size_t error_size)
 {

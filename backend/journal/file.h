@@ -40,7 +40,7 @@ struct journal_map {
     volatile sig_atomic_t lost; /* the filesystem could not back it */
 };
 
-/* Maps what is between `from` and `end`, which the file must reach.  0 or -errno. */
+/* Maps the bytes from `from` to `end`; the file must be that long.  0 or -errno. */
 int journal_map_open(struct journal_map *map, int fd, uint64_t from, uint64_t end);
 
 /* Copies to offset `at` of the file.  0, or -EIO if the filesystem could not take it; never again after that. */

@@ -18,7 +18,7 @@
 #define MARK_SIZE 128
 #define MARK_BOOT 40 /* of a boot id: the longest that counts */
 
-/* Without the line's end.  `*ret_sum` is the checksum of what is before it. */
+/* Formats a mark without its newline.  `*ret_sum`: the checksum of the text before the checksum. */
 static void mark_format(char line[MARK_SIZE], uint32_t salt, const char *boot, uint64_t synced, uint32_t *ret_sum)
 {
     int length = g_snprintf(line, MARK_SIZE, "journal %08" PRIx32 " boot %.*s synced %" PRIu64 " sum ", salt, MARK_BOOT,

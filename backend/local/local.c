@@ -207,7 +207,7 @@ static void local_convert(struct backend *b, struct backend_ticket *ticket, cons
         local_correct_conversion(l, ticket, fence, was_kept, kept, result != BACKEND_OK);
         local_commit(l, &after);
     }
-    /* what is no lease any more needs no disk, and cannot be told to be one still */
+    /* a lease that became a handle lock needs no sync, and its conversion does not fail without one */
     bool lasting = kept && claim->kind == BACKEND_LEASE;
     local_complete(l, was_lasting || lasting ? MAX(sequence, after) : 0, done, arg, result,
                    lasting ? BACKEND_UNREACHABLE : result);

@@ -45,7 +45,7 @@ struct local {
     struct backend_ticket *asking;  /* the ticket whose `due` is being told, while it is there */
 };
 
-/* Whether what is of that kind and holds goes into the journal: leases and handle locks. */
+/* Does the journal keep holders of this kind?  Leases and handle locks, not provisional locks. */
 static inline bool local_is_kept(const struct local *l, enum backend_kind kind)
 {
     return l->store && kind != BACKEND_PROVISIONAL;

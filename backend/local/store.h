@@ -2,8 +2,8 @@
  *
  * Turns leases, directories, sessions and reservations of fencing tokens into
  * journal records; on opening, fills a lockspace from them.  Of tickets leases
- * are kept, and handle locks that hold; who waits by a handle, and what is
- * provisional, ends with the daemon.  A handle lock ends with its host: it is
+ * are kept, and handle locks that hold; waits by a handle and
+ * provisional locks end with the daemon.  A handle lock ends with its host: it is
  * never synced for its own sake, and its deadline is not kept.
  *
  * A session is one run of the daemon: its boot id tells whether the deadlines
