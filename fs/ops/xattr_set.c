@@ -156,14 +156,15 @@ void xattr_set_ttl(struct request *r)
 
 static void xattr_guard_noted(struct request *r)
 {
+    struct fs *fs = r->fs;
     struct hold *hold = r->hold;
     enum backend_result result = r->result == BACKEND_OK && !hold->ticket ? BACKEND_STALE : r->result;
     if (result != BACKEND_OK) {
         guard_set(hold, (unsigned)r->term.ttl);
-        hold_store(r->fs, hold);
+        hold_store(fs, hold);
     }
     request_reply(r, fs_error(result));
-    hold_unpin(r->fs, hold);
+    hold_unpin(fs, hold);
 }
 
 void xattr_set_guard(struct request *r)

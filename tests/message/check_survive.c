@@ -57,6 +57,7 @@ static void keep(const char *name, enum backend_kind kind, enum backend_mode mod
 static void recover(const char *name)
 {
     keep(name, BACKEND_FLOCK, BACKEND_EXCLUSIVE, INODE);
+    recover_stop(w->fs); /* what fs_start has recovered */
     recover_leases(w->fs);
 }
 
@@ -131,6 +132,7 @@ START_TEST(lock_of_unknown_processes_ends_with_its_term)
     GBytes *meta = meta_of(_i ? w->fs->boot_id : "another", _i ? 0 : INODE);
     fake_backend_keep_handle_lock(w->fake, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE, meta);
     g_bytes_unref(meta);
+    recover_stop(w->fs); /* what fs_start has recovered */
     recover_leases(w->fs);
     ck_assert_uint_eq(fake_openers_files(openers), 0);
     check_holders("L", 1);
@@ -145,6 +147,7 @@ START_TEST(shared_locks_end_one_by_one)
     fake_openers_open(openers, INODE + 1, carol, true);
     keep("L", BACKEND_FLOCK, BACKEND_SHARED, INODE);
     keep("L", BACKEND_FLOCK, BACKEND_SHARED, INODE + 1);
+    recover_stop(w->fs); /* what fs_start has recovered */
     recover_leases(w->fs);
     walk();
     check_holders("L", 2);

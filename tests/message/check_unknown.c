@@ -403,6 +403,7 @@ START_TEST(mount_that_ends_lets_go_of_what_it_was_taking_over)
     fake_backend_keep(w->fake, "kept", "content");
     fake_backend_keep(w->fake, "lost", "content");
     fake_backend_hold(w->fake, FAKE_STAT, true);
+    recover_stop(w->fs); /* what fs_start has recovered */
     recover_leases(w->fs);
     ck_assert_uint_eq(fake_backend_held_back(w->fake, FAKE_STAT), 3); /* the root, and these */
     fake_backend_end(w->fake, "lost", BACKEND_BROKEN);
@@ -416,6 +417,7 @@ START_TEST(size_of_what_is_taken_over_is_told_by_the_store)
 {
     fake_backend_keep(w->fake, "L", "content");
     fake_backend_hold(w->fake, FAKE_STAT, true);
+    recover_stop(w->fs); /* what fs_start has recovered */
     recover_leases(w->fs);
     fake_backend_hold(w->fake, FAKE_STAT, false);
     fake_backend_answer(w->fake, FAKE_STAT, 1);
