@@ -1,21 +1,20 @@
-/* backend: who holds what until when.
+/* backend: the contract between the filesystem and a store of locks.
  *
- * The contract between the filesystem (fs/), which knows kernel requests,
- * processes and handles, and a store of leases, which knows none of these.  It
- * is asynchronous and single threaded: every call is made from the loop's
- * thread, and reports its outcome by calling its completion exactly once,
- * either before it returns or later from the loop.  Events come only from the
- * loop, never from inside a call.
+ * The filesystem (fs/) knows kernel requests, processes and handles; a store
+ * knows which ticket holds what until when.  All calls are made from the loop's
+ * thread, and none blocks.  A call reports its outcome by calling its completion
+ * exactly once, before it returns or later from the loop.  Events come only from
+ * the loop, never from inside a call.
  *
- * The core idea: a lock is an ordered queue of tickets.  A ticket *holds* when
- * its place in the queue allows it; until then it waits.  Acquiring appends a
- * ticket, releasing removes one.  The number of a ticket is its fencing token.
+ * A lock is an ordered queue of tickets.  A ticket *holds* when its position in
+ * the queue allows it; until then it waits.  Acquiring appends a ticket,
+ * releasing removes one.  The number of a ticket is its fencing token.
  *
  * Names are paths relative to the root, components separated by single
  * slashes, without a leading slash; the root directory is "".
  *
  * Times: see clock.h.  Durations are milliseconds.  GBytes arguments are
- * borrowed: the backend takes its own reference.  Each call is passed on to the store.
+ * borrowed: the backend takes its own reference.
  */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
@@ -33,7 +32,7 @@ struct backend;
 
 enum backend_result {
     BACKEND_OK,        /* done; of an acquire: granted, the ticket holds */
-    BACKEND_QUEUED,    /* the ticket waits; `granted` will tell */
+    BACKEND_QUEUED,    /* the ticket waits; the event `granted` follows */
     BACKEND_BUSY,      /* held by another */
     BACKEND_MISSING,   /* no such name, or its directory is not there */
     BACKEND_EXISTS,    /* mkdir: the name is taken */
@@ -43,12 +42,12 @@ enum backend_result {
     BACKEND_STALE,       /* not the present holder, or the wrong token */
     BACKEND_DEADLOCK,    /* waiting would never end */
     BACKEND_FULL,        /* the store has no room */
-    BACKEND_QUOTA,       /* its user has all that a user may have */
+    BACKEND_QUOTA,       /* the user has reached a limit */
     BACKEND_INVALID,     /* this backend cannot have such a name */
-    BACKEND_GRACE,       /* convert: nothing is granted until those who held have put it back; nothing is changed */
+    BACKEND_GRACE,       /* convert: refused during the grace period; nothing is changed */
     BACKEND_UNREACHABLE, /* the service is away; nothing is known or changed */
     BACKEND_UNSUPPORTED, /* this backend has no such feature */
-    BACKEND_DAMAGED,     /* what the store keeps of this name is not what it wrote */
+    BACKEND_DAMAGED,     /* the store's data about this name is corrupt */
 };
 
 /* One word for a log line or a status page. */
@@ -57,112 +56,109 @@ const char *backend_result_name(enum backend_result result);
 enum backend_kind {
     BACKEND_PROVISIONAL, /* opened for writing, undecided; never survives a restart */
     BACKEND_LEASE,       /* outlives descriptors; survives a restart */
-    BACKEND_FLOCK,       /* lives as long as a handle; survives a restart where it held, see backend_recover */
+    BACKEND_FLOCK,       /* lives as long as a handle; one that holds survives a restart, see backend_recover */
     BACKEND_FCNTL,       /* the same, with a byte range */
 };
 
 enum backend_mode { BACKEND_EXCLUSIVE, BACKEND_SHARED };
 
-/* Why a ticket ended that its user did not end itself. */
+/* Why the store ended a ticket. */
 enum backend_end {
     BACKEND_EXPIRED,  /* its deadline passed */
     BACKEND_RELEASED, /* backend_revoke with its token */
     BACKEND_BROKEN,   /* backend_revoke by an administrator */
-    BACKEND_LOST,     /* it could not be renewed in time, or was gone */
+    BACKEND_LOST,     /* it could not be renewed in time, or the store no longer has it */
 };
 
-/* A claim on a name, as its user sees it: the public head of a structure that
- * belongs to the backend.  It is valid from the return of backend_acquire (or
- * its completion) until it is passed to backend_release, `ended` has returned
- * for it, or its acquire completed with anything but OK and QUEUED. */
+/* The public head of a structure that belongs to the backend.  It is valid from
+ * the return of backend_acquire (or its completion) until it is passed to
+ * backend_release, `ended` has returned for it, or its acquire completed with
+ * anything but OK and QUEUED. */
 struct backend_ticket {
     void *user;        /* the claim's `user`; may be changed */
-    GBytes *content;   /* as far as this mount knows; NULL: empty, or not known */
-    uint64_t fence;    /* ticket number = fencing token; 0 while unknown */
+    GBytes *content;   /* NULL: empty, or not known to this mount */
+    uint64_t fence;    /* 0 while unknown */
     clock_ms acquired; /* when it was granted (or queued, while it waits) */
     clock_ms deadline; /* when it ends unless renewed */
     int64_t ttl;
     uint8_t kind; /* enum backend_kind */
     uint8_t mode; /* enum backend_mode */
     bool held;    /* false: it waits */
-    bool resting; /* its term does not run, see backend_renewal; backend_ticket_deadline knows the deadline to show */
-    bool joined;  /* FCNTL: it has taken over the ticket with which its lock owner held before */
-    uint8_t guarded; /* with `ended`: 1 + the reason, if nobody else gets what it held yet, see backend_revoke; or 0 */
+    bool resting; /* its term does not run, see backend_renewal; show backend_ticket_deadline instead of `deadline` */
+    bool joined;  /* FCNTL: it has taken over its lock owner's earlier ticket */
+    uint8_t guarded; /* in `ended`: 1 + the reason if a guard keeps the lock from others, see backend_revoke; or 0 */
 };
 
 #define BACKEND_RANGE_MAX UINT64_MAX
 
-/* Bytes, first and last inclusive.  What a lock owner holds of a lock is an array of these: in order, and as few as can
- * be, so none overlaps another or touches one of its own mode. */
+/* Bytes, first and last inclusive.  A lock owner holds an array of them, in order and as few as possible: no segment
+ * overlaps another, or touches one of its own mode. */
 struct backend_segment {
     uint64_t start, end;
     enum backend_mode mode;
 };
 
-/* Of one; free with g_array_unref. */
+/* An array with one segment; free with g_array_unref. */
 GArray *backend_segments_new(uint64_t start, uint64_t end, enum backend_mode mode);
-/* These bytes are from now on of that mode; NULL: not among them. */
+/* Gives these bytes that mode; NULL: removes them. */
 void backend_segments_set(GArray *segments, uint64_t start, uint64_t end, const enum backend_mode *mode);
 /* The first of `segments` that excludes one of `others`, or NULL. */
 const struct backend_segment *backend_segments_conflict(const GArray *segments, const GArray *others);
 /* EXCLUSIVE if one of them is. */
 enum backend_mode backend_segments_mode(const GArray *segments);
 
-/* By which two tickets are compatible, whatever they cover. */
+/* Two tickets with matching identities are compatible, whatever they cover. */
 struct backend_identity {
     uint64_t handle, lock_owner; /* 0: none */
 };
 
-/* Of a claim, or of what a store has for one. */
+/* The identity of a claim, or of a store's struct with the same two fields. */
 #define BACKEND_IDENTITY(of) ((struct backend_identity){.handle = (of)->handle, .lock_owner = (of)->lock_owner})
 
-/* Are they of one lock owner or, unless each has a lock owner, of one handle?  What a lock owner has got by several
- * handles is of the first of them. */
+/* Do they have one lock owner or, unless both have a lock owner, one handle?  A lock owner's ticket keeps the handle
+ * that it was acquired with, also when the lock owner adds to it through another. */
 static inline bool backend_identity_matches(struct backend_identity a, struct backend_identity b)
 {
     return a.lock_owner && b.lock_owner ? a.lock_owner == b.lock_owner : a.handle && a.handle == b.handle;
 }
 
-/* What is asked for.  Zero-initialise; then `kind` PROVISIONAL, exclusive,
- * range 0..0: so always set kind and, for other than FCNTL, leave the range
- * alone (it is ignored: every other kind covers the whole lock). */
+/* A request for a ticket.  Zero-initialise and set `kind`; only FCNTL has a range, every other kind covers the whole
+ * lock. */
 struct backend_claim {
-    void *user; /* handed back in the ticket; see `lock_owner` */
+    void *user; /* handed back in the ticket */
     enum backend_kind kind;
     enum backend_mode mode;
     bool wait;           /* queue when it cannot be granted at once */
     bool sequence;       /* name is DIR/prefix-: a ticket in DIR's queue, named
                             prefix-NNNNNNNNNN; never BUSY */
-    uint64_t handle;     /* tickets of one handle exclude each other only as two lock owners; 0: none */
-    uint64_t lock_owner; /* those of one POSIX lock owner never do; 0: none */
+    uint64_t handle;     /* see backend_identity */
+    uint64_t lock_owner; /* a POSIX lock owner */
     uint64_t start;      /* FCNTL: first and last byte, inclusive, in this order */
     uint64_t end;
     int64_t ttl;     /* counts from the grant; while it waits, from queueing */
     int64_t due;     /* the event `due` this long after the grant (or the
                         queueing); 0: none */
-    GBytes *meta;    /* what the filesystem wants to know of the holder */
+    GBytes *meta;    /* the filesystem's description of the holder */
     GBytes *content; /* NULL: empty */
 };
 
-/* What is known of a name. */
 enum backend_type { BACKEND_NOTHING, BACKEND_DIRECTORY, BACKEND_LOCK };
 
 struct backend_directory {
     int64_t ttl;       /* default for what is made in it; 0: inherited */
     uint32_t width;    /* how many tickets hold at once, >= 1 */
-    int64_t delay;     /* what is in it stays refused this long after a holder
-                          ended against its will (EXPIRED, LOST, BROKEN); 0: not at all */
+    int64_t delay;     /* for so long a lock in it is refused after its holder
+                          ended by EXPIRED, LOST or BROKEN */
     uint64_t sequence; /* the number of the next sequence ticket; never lowered */
     GBytes *meta;
 };
 
 struct backend_info {
     enum backend_type type;
-    /* of a lock: the first holder (of backend_test: the conflicting one with the
-     * lowest range).  Of one that is no
-     * mount's, but another client's of the same store, meta is NULL, kind LEASE
-     * and fence 0, and where they are not known acquired and deadline (it has no
-     * end) are CLOCK_NEVER and ttl is 0. */
+    /* Of a lock: its first holder (backend_test: the conflicting one with the
+     * lowest range).  If another client of the store holds it, not a mount,
+     * meta is NULL, kind LEASE and fence 0; acquired and deadline are
+     * CLOCK_NEVER and ttl is 0 where they are not known. */
     enum backend_kind kind;
     enum backend_mode mode;
     uint64_t fence;
@@ -173,7 +169,7 @@ struct backend_info {
     GBytes *meta; /* valid during the completion only, as is all of this */
     GBytes *content;
     struct backend_ticket *ticket; /* when it belongs to this mount, else NULL */
-    bool guarded;                  /* it has been lost by its holder, and is kept from others: see backend_revoke */
+    bool guarded;                  /* its holder has lost it, and a guard keeps it from others: see backend_revoke */
     uint32_t holders;
     uint32_t waiters;  /* of a directory: for any name in it */
     uint32_t position; /* of a sequence ticket */
@@ -192,36 +188,36 @@ struct backend_counts {
     uint64_t waiting; /* tickets that wait */
 };
 
-/* What only the backend knows of itself: for people and for metrics, never to
- * decide by.  Counters begin with 0 at backend_start and never fall. */
+/* For status pages and metrics; no code decides by it.  Counters begin with 0 at
+ * backend_start and never fall. */
 struct backend_status {
     bool away;      /* calls are answered UNREACHABLE, in whole or in part */
-    clock_ms since; /* since when it is away or, if not, there */
-    char *why;      /* of one that is away: the reason in one line, as the log tells it; else NULL */
-    char *address;  /* where the leases are, as the mount names it, without passwords or
-                       tokens: "local:/var/lib/x", "redis://host:6379/0"; NULL: nowhere */
+    clock_ms since; /* when `away` last changed */
+    char *why;      /* if it is away: the log's reason, one line; else NULL */
+    char *address;  /* the store's URI without passwords or tokens: "local:/var/lib/x",
+                       "redis://host:6379/0"; NULL: none */
     bool has_connections;
-    uint64_t round_trips; /* requests sent, repeated ones too, that an answer is expected to */
+    uint64_t round_trips; /* requests sent that expect an answer, repeated ones too */
     uint64_t reconnects;  /* connections made again after one was lost */
     bool has_journal;
     uint64_t journal_bytes; /* in the file now */
     uint64_t journal_records;
-    int64_t grace;       /* ms for which it grants nothing new, as it may have lost locks; 0: it does */
-    GPtrArray *details;  /* of char *, "key: value" with a key of [a-z -]: what else is worth knowing */
-    GPtrArray *warnings; /* of char *, one line each: what makes the store less safe than it could be, and what to do */
+    int64_t grace;       /* ms left of a grace period; 0: none */
+    GPtrArray *details;  /* of char *, "key: value" with a key of [a-z -] */
+    GPtrArray *warnings; /* of char *, one line each: a setting that makes the store less safe, and the cure */
 };
 
 /* Each is called from the loop, never inside a backend_ call. */
 struct backend_events {
     void (*granted)(void *context, struct backend_ticket *ticket);
     void (*due)(void *context, struct backend_ticket *ticket);
-    /* `held` tells whether it held */
+    /* ticket->held: did it hold until now? */
     void (*ended)(void *context, struct backend_ticket *ticket, enum backend_end why);
-    /* somebody began to wait for what this ticket holds */
+    /* a waiter queues behind this holder */
     void (*wanted)(void *context, struct backend_ticket *ticket);
-    /* a name of backend_watch has changed, perhaps only been renewed: is it to be watched on? */
+    /* a name of backend_watch has changed, or was only renewed; returns whether to go on watching it */
     bool (*watched)(void *context, const char *name);
-    /* nobody holds it any more; it is not watched any more */
+    /* a watched name has no holder any more; the watch ends */
     void (*gone)(void *context, const char *name);
 };
 
@@ -231,7 +227,7 @@ typedef void backend_acquire_done(void *arg, enum backend_result result, struct 
                                   const struct backend_info *holder);
 /* OK (with type BACKEND_NOTHING if there is no such name), UNREACHABLE or DAMAGED. */
 typedef void backend_info_done(void *arg, enum backend_result result, const struct backend_info *info);
-/* See backend_recover; a value that is not known is NULL.  Returns whether the ticket has an owner that renews it. */
+/* See backend_recover.  Returns whether the ticket has an owner that renews it. */
 typedef bool backend_recover_each(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta,
                                   GBytes *content);
 typedef void backend_list_done(void *arg, enum backend_result result, const struct backend_entry *entries,
@@ -255,28 +251,27 @@ struct backend_renewal {
     struct backend_ticket *ticket;
     int64_t ttl;     /* from now */
     int64_t due;     /* from now; 0: none */
-    uint32_t keeper; /* not 0: a SOLE_AUTHORITY lets a held ticket rest.  It is not due and does not end until it is
-                        renewed, or until backend_wake for this keeper, when its term starts and it is due at once */
+    uint32_t keeper; /* not 0: a SOLE_AUTHORITY store lets the holder rest: its term stops, and it is not due, until it
+                        is renewed, or until backend_wake for this keeper starts its term and makes it due at once */
 };
 
-/* Of the meta of a ticket, as words with single spaces between them: the `word`th (1: the first) is this; "": it may be
- * any. */
+/* A condition on a ticket's meta, which is words with single spaces between them: word number `word` (from 1) is
+ * `text`; "" matches any. */
 struct backend_match {
     unsigned word;
     char text[24];
 };
 
-/* The word of a ticket's meta that is its guard: flags below BACKEND_GUARD_UNIT, BACKEND_FIXED among them, and that
- * many times milliseconds. */
+/* One word of a ticket's meta is its guard: milliseconds times BACKEND_GUARD_UNIT, plus flags such as BACKEND_FIXED. */
 enum { BACKEND_GUARD_WORD = 8, BACKEND_FIXED = 1, BACKEND_GUARD_UNIT = 4, BACKEND_GUARD_MAX = 60000 };
 
 /* The word of a ticket's meta that is the pid of its holder. */
 enum { BACKEND_PID_WORD = 2 };
 
-/* For backends: its digits (borrowed; "" if there are none), and how many they are. */
+/* For backends: the digits of the pid (borrowed; "" if there are none), and how many they are. */
 const char *backend_parse_pid(GBytes *meta, size_t *ret_length);
 
-/* For backends: does its user let the term of a lease with this meta (may be NULL) end, and not renew it? */
+/* For backends: does a lease with this meta (may be NULL) have a fixed term, which its user does not renew? */
 bool backend_parse_fixed(GBytes *meta);
 
 /* For backends: the guard of a ticket with this meta (may be NULL) in ms; 0: none. */
@@ -333,21 +328,21 @@ struct backend_operations {
     void (*recover)(struct backend *, backend_recover_each *found, void *arg);
     struct backend_counts (*counts)(struct backend *);
     bool (*name)(struct backend *, const struct backend_ticket *, char *buffer, size_t size);
-    /* May be NULL.  Fills in what applies of a zeroed structure whose two lists are
-     * empty and free what is added (g_ptr_array_add(list, g_strdup_printf(…)));
-     * `why` and `address` are g_malloc'ed.  From memory: it never asks the store. */
+    /* May be NULL.  Fills in a structure that is zeroed but for its two empty lists,
+     * which free what is added to them.  `why` and `address` are g_malloc'ed.  Sends
+     * no request. */
     void (*status)(struct backend *, struct backend_status *status);
 };
 
-/* Attaches the backend to a loop and starts its events.  Before it only
- * backend_free may be called. */
+/* Attaches the backend to a loop and starts its events.  Before this call only
+ * backend_free is allowed. */
 static inline void backend_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events,
                                  void *context)
 {
     b->operations->start(b, loop, events, context);
 }
 
-/* Ends the backend; completions still open are not called.  NULL is allowed. */
+/* Pending completions are not called.  NULL is allowed. */
 static inline void backend_free(struct backend *b)
 {
     if (b) {
@@ -355,13 +350,15 @@ static inline void backend_free(struct backend *b)
     }
 }
 
-/* Asks for a claim.  Returns the ticket, or NULL if the completion has already
- * been called with a refusal.  OK: it holds; QUEUED (only with `wait`): it
- * waits and `granted` follows; BUSY: `holder` tells who.  What a lock owner holds
- * of a name is one FCNTL ticket, with segments as POSIX record locks have them
- * (fcntl(2)): one that is told to hold has taken over that which was told before,
- * which is no more (`joined`), with its number, meta and content.  Where it is not
- * `joined`, and one was told before, `ended` is still to be told of that. */
+/* Requests a ticket.  Returns it, or NULL if the completion has already been
+ * called with a refusal.  OK: it holds; QUEUED (only with `wait`): it waits, and
+ * `granted` follows; BUSY: `holder` describes who holds it.
+ *
+ * A lock owner has one FCNTL ticket on a name, with the segments of fcntl(2).  A
+ * new FCNTL ticket of that lock owner that is reported to hold with `joined` has
+ * taken over the earlier one, with its fencing token, meta and content; the
+ * earlier one is no longer valid.  Without `joined`, `ended` follows for the
+ * earlier one. */
 static inline struct backend_ticket *backend_acquire(struct backend *b, const char *name,
                                                      const struct backend_claim *claim, backend_acquire_done *done,
                                                      void *arg)
@@ -369,17 +366,17 @@ static inline struct backend_ticket *backend_acquire(struct backend *b, const ch
     return b->operations->acquire(b, name, claim, done, arg);
 }
 
-/* Ends a ticket, whether it holds or waits (also one whose acquire has not
- * completed: that completion is then not called).  The ticket is no longer
- * valid when the call returns.  `done` may be NULL. */
+/* Ends a ticket, whether it holds or waits.  If its acquire has not completed,
+ * that completion is not called.  The ticket is no longer valid when the call
+ * returns.  `done` may be NULL. */
 static inline void backend_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg)
 {
     b->operations->release(b, ticket, done, arg);
 }
 
-/* Ends a ticket that does not hold, as its user has given up waiting.  False: it stays for the answer that is under
- * way, as what its lock owner holds may have been changed by it, and others let in: it is granted, or its acquire
- * completes with UNREACHABLE or, where it was QUEUED, `ended` is told. */
+/* Ends a ticket that does not hold, because its user stopped waiting.  False: the ticket stays until a pending answer
+ * arrives, because the request may already have changed what its lock owner holds.  Then it is granted, or its acquire
+ * completes with UNREACHABLE or, if it was QUEUED, `ended` follows. */
 static inline bool backend_cancel(struct backend *b, struct backend_ticket *ticket)
 {
     if (b->operations->cancel) {
@@ -389,33 +386,32 @@ static inline bool backend_cancel(struct backend *b, struct backend_ticket *tick
     return true;
 }
 
-/* Gives back bytes (inclusive) of what an FCNTL ticket of a lock owner holds.  False: that was all of it, and the
- * ticket is no longer valid when the call returns. */
+/* Releases bytes (inclusive) of an FCNTL ticket.  False: that was all of them, and the ticket is no longer valid when
+ * the call returns. */
 static inline bool backend_release_range(struct backend *b, struct backend_ticket *ticket, uint64_t start, uint64_t end,
                                          backend_done *done, void *arg)
 {
     return b->operations->release_range(b, ticket, start, end, done, arg);
 }
 
-/* Turns a ticket that holds into another claim on the same name, in place and
- * without letting go: kind, mode, handle, lock owner, ttl, due, user, and meta and
- * content when not NULL.  The fencing token stays.  BUSY: others hold too and
- * the new mode excludes them; nothing is changed.  (A waiting ticket may be
- * converted as well: it keeps its place.) */
+/* Converts a ticket in one step to another claim on the same name: kind, mode,
+ * handle, lock owner, ttl, due, user, and meta and content if not NULL.  It goes
+ * on holding, with its fencing token.  BUSY: others hold too and conflict with
+ * the new mode; nothing is changed.  A waiting ticket keeps its position. */
 static inline void backend_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
                                    backend_done *done, void *arg)
 {
     b->operations->convert(b, ticket, claim, done, arg);
 }
 
-/* Extends tickets.  One that cannot be extended in time ends with LOST.  The ttl
- * stays as it was (ticket->ttl) if the store has no room to note a longer one. */
+/* Extends tickets.  One that cannot be extended in time ends with LOST.  If the
+ * store has no room to record a longer ttl, ticket->ttl stays as it was. */
 static inline void backend_renew(struct backend *b, const struct backend_renewal *renewals, size_t count)
 {
     b->operations->renew(b, renewals, count);
 }
 
-/* Ends the rest of all tickets of this keeper, a part in each turn of the loop. */
+/* Starts the terms of all resting tickets of this keeper, a part in each turn of the loop. */
 static inline void backend_wake(struct backend *b, uint32_t keeper)
 {
     if (b->operations->wake) {
@@ -423,61 +419,60 @@ static inline void backend_wake(struct backend *b, uint32_t keeper)
     }
 }
 
-/* When the ticket ends unless renewed.  One that rests is shown as if it were renewed every third of its ttl. */
+/* When the ticket ends unless renewed.  A resting one appears to be renewed every third of its ttl. */
 static inline clock_ms backend_ticket_deadline(const struct backend_ticket *ticket, clock_ms now)
 {
     int64_t step = MAX(ticket->ttl / 3, 1), since = now - (ticket->deadline - ticket->ttl);
     return ticket->resting ? ticket->deadline + since / step * step : ticket->deadline;
 }
 
-/* Replaces meta or content.  Without `done` nobody would hear that there is no room: a store that is full takes it all
- * the same, now or as soon as it can. */
+/* Replaces meta or content.  Without `done` the call cannot fail for lack of room: a full store takes the change now
+ * or as soon as it can. */
 static inline void backend_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
                                backend_done *done, void *arg)
 {
     b->operations->set(b, ticket, change, done, arg);
 }
 
-/* Ends the holders of a name, whoever they are: the one whose fencing token is
- * `fence` (event: RELEASED; STALE if none has it), or with 0 all (BROKEN).  The
- * name of a sequence ticket may be one that waits.  When it completes with OK, the
- * events of this mount's tickets have been told, and those of other mounts that
- * can be reached.
+/* Ends holders of a name: the one whose fencing token is `fence` (event:
+ * RELEASED; STALE if none has it), or with 0 all (BROKEN).  A sequence ticket
+ * need not hold.  OK: the events for tickets of this mount, and of other mounts
+ * that can be reached, have been reported.
  *
- * What is held by a ticket whose meta has a guard ends for its user like any other, but stays held in the store, by the
- * same meta, content and fencing token: until the guard's time or the term as it was is over, whichever is first, or it
- * is revoked once more.  Guards are ended only by a revocation that finds nothing else to end. */
+ * A ticket whose meta has a guard ends for its user like any other, but the store keeps the lock with the same meta,
+ * content and fencing token: until the guard's time or the ticket's term is over, whichever is first, or until the lock
+ * is revoked once more.  A revocation ends guards only if there is nothing else to end. */
 static inline void backend_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg)
 {
     b->operations->revoke(b, name, fence, NULL, done, arg);
 }
 
-/* The same if all that would end match, in one step; else BUSY, and nothing ends.  It ends no guard: if there is
- * nothing else, it is BUSY. */
+/* The same, in one step, if all tickets that would end match; else BUSY, and nothing ends.  It ends no guard: BUSY if
+ * there is nothing else. */
 static inline void backend_revoke_matching(struct backend *b, const char *name, uint64_t fence,
                                            const struct backend_match *match, backend_done *done, void *arg)
 {
     b->operations->revoke(b, name, fence, match, done, arg);
 }
 
-/* For backends: does this meta (may be NULL)? */
+/* For backends: does this meta (may be NULL) match? */
 bool backend_matches(const struct backend_match *match, GBytes *meta);
 
-/* Moves a ticket that holds to another name with its token and content.  The name
- * must be free, or held by `replaced` (NULL: none) and nobody else: that ends in
- * the same step (event: RELEASED), and who waits for the name goes on waiting.
- * BUSY if it is not.  Whatever is told but OK, nothing has changed, a crash in
- * between included; of an outcome that stays unknown both tickets end as LOST
- * before UNREACHABLE is told.  The token is raised if the other name has seen a
- * higher one.  A change of the ticket (backend_set) that crosses it is not lost. */
+/* Moves a holder to another name with its fencing token and content.  The name
+ * must be free, or held only by `replaced` (NULL: none), which ends in the same
+ * step (event: RELEASED); waiters for the name go on waiting.  Else BUSY.  If the
+ * result is not OK, nothing has changed, also after a crash; but if the outcome
+ * stays unknown, both tickets end as LOST, and then UNREACHABLE is reported.  The
+ * token is raised if the other name has seen a higher one.  A backend_set that
+ * overlaps with the rename is not lost. */
 static inline void backend_rename(struct backend *b, struct backend_ticket *ticket, const char *name,
                                   struct backend_ticket *replaced, backend_done *done, void *arg)
 {
     b->operations->rename(b, ticket, name, replaced, done, arg);
 }
 
-/* What stands in the way of this claim (F_GETLK): type BACKEND_NOTHING if it
- * would be granted. */
+/* Finds the holder that conflicts with this claim (F_GETLK); type
+ * BACKEND_NOTHING: it would be granted. */
 static inline void backend_test(struct backend *b, const char *name, const struct backend_claim *claim,
                                 backend_info_done *done, void *arg)
 {
@@ -489,17 +484,17 @@ static inline void backend_stat(struct backend *b, const char *name, backend_inf
     b->operations->stat(b, name, done, arg);
 }
 
-/* At most `max` entries of a directory in strcmp order, beginning after the
- * name `after` ("": from the first).  A name that is there during the whole of
- * a listing is told exactly once. */
+/* Lists at most `max` entries of a directory in strcmp order, beginning after
+ * the name `after` ("": from the first).  A name that exists during the whole
+ * listing appears exactly once. */
 static inline void backend_list(struct backend *b, const char *directory, const char *after, size_t max,
                                 backend_list_done *done, void *arg)
 {
     b->operations->list(b, directory, after, max, done, arg);
 }
 
-/* The same of the tickets of a directory's queue, each with its `info`, in requests that do not grow in number with
- * each ticket.  Other locks whose names end in digits may be among them. */
+/* The same for the tickets of a directory's queue, each with its `info`; one request of the store covers many tickets.
+ * Other locks whose names end in digits may be among them. */
 static inline void backend_tickets(struct backend *b, const char *directory, const char *after, size_t max,
                                    backend_list_done *done, void *arg)
 {
@@ -527,9 +522,9 @@ static inline void backend_set_directory(struct backend *b, const char *name, co
     b->operations->set_directory(b, name, directory, done, arg);
 }
 
-/* Somebody else holds this name, and `gone` shall tell when nobody does, by release, expiry or break, through another
- * mount or by another client.  For as long as `watched` says so; there may be a limit to how many are watched, the
- * last first.  A sequence ticket is there while it waits, too. */
+/* Watches a name that another holds: `gone` follows when nobody does, after a release, expiry or break, also by another
+ * mount or client.  `watched` decides how long the watch goes on.  A store may limit the number of watches; the newest
+ * are kept.  A waiting sequence ticket counts as a holder here. */
 static inline void backend_watch(struct backend *b, const char *name)
 {
     if (b->operations->watch) {
@@ -537,20 +532,17 @@ static inline void backend_watch(struct backend *b, const char *name)
     }
 }
 
-/* Calls `found` for each lease, and each handle lock that held, which the mount of this store had when it last
- * ended; `found` may set ticket->user, and must not call the backend.  With NULL
- * for the ticket it is told of each directory, if no other mount makes any.  A store that alone decides tells of leases
- * whose deadline has passed, too: one that is renewed goes on, and else it ends.  A store
- * that does not know the content yet tells NULL, and has to be asked: backend_stat.
- * A store across a network that has not found all of them in the time of a request goes on after the return: `found` is
- * called from the loop, until backend_free at the latest.
+/* Calls `found` for each lease that this mount had when it last ended, and for each handle lock that held.  `found` may
+ * set ticket->user, and must not call the backend.  If the content is NULL, backend_stat has it.  On a SOLE_AUTHORITY
+ * store `found` is also called for each directory, with NULL as the ticket, and for leases whose deadline has passed:
+ * such a lease goes on if it is renewed, and ends otherwise.  If a store across a network needs longer than one
+ * request may take, this call returns first, and `found` is called from the loop, until backend_free at the latest.
  *
- * A handle lock (kind FLOCK or FCNTL, also of a sequence ticket that held) is found with its fencing token, mode,
- * bytes, meta and content.  It stands before all who wait, and beside the locks that it held beside before.  It has no
- * identity any more: handles and lock owners have other numbers now.  Its user renews it, as any handle lock, and
- * releases it; with backend_set its meta stays in the form that it had.  If `found` returns false it is not renewed,
- * and ends with its term.  Waiting handle locks are not found: their waits ended with the daemon.  A store that cannot
- * keep handle locks finds none; `memory` keeps nothing. */
+ * A handle lock (kind FLOCK or FCNTL, also a sequence ticket that held) is found with its fencing token, mode, bytes,
+ * meta and content.  It still holds, before all waiters.  It has no identity: the numbers of handles and lock owners
+ * have changed.  Its user renews and releases it as any handle lock; backend_set must keep the form of its meta.  If
+ * `found` returns false, it is not renewed, and ends with its term.  Waiting handle locks are not found: their waits
+ * ended with the daemon.  A store that cannot keep handle locks finds none; `memory` keeps nothing. */
 static inline void backend_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     b->operations->recover(b, found, arg);
@@ -565,16 +557,16 @@ static inline struct backend_counts backend_counts(struct backend *b)
 void backend_status(struct backend *b, struct backend_status *ret_status);
 void backend_status_clear(struct backend_status *status);
 
-/* The name that a ticket is on, NUL-terminated: of a sequence ticket the one it
- * was given.  False if it does not fit. */
+/* The name of a ticket's lock, NUL-terminated; of a sequence ticket with its
+ * number.  False if it does not fit. */
 static inline bool backend_ticket_name(struct backend *b, const struct backend_ticket *ticket, char *buffer,
                                        size_t size)
 {
     return b->operations->name(b, ticket, buffer, size);
 }
 
-/* A new structure, all 0, for what each request makes.  Several times as quick as g_new0: calloc(3) does not use again
- * what the thread has freed (glibc before 2.41). */
+/* A zeroed structure, for allocations in each request.  Several times as fast as g_new0: calloc(3) does not reuse what
+ * the thread has freed (glibc before 2.41). */
 static inline void *backend_new0(size_t size)
 {
     return memset(g_malloc(size), 0, size);
