@@ -34,7 +34,7 @@ const char *backend_safety_name(enum backend_safety safety)
     return names[safety];
 }
 
-/* That word of meta, or NULL; *ret_end is the end of meta. */
+/* Word number `word` of meta, or NULL; *ret_end is the end of meta. */
 static const char *backend_find_word(GBytes *meta, unsigned word, const char **ret_end)
 {
     gsize size = 0;
@@ -55,7 +55,7 @@ bool backend_matches(const struct backend_match *match, GBytes *meta)
                        (at + length == end || at[length] == ' '));
 }
 
-/* The word with the guard; 0 if it is no number.  One that is too large is cut off somewhere above the largest. */
+/* The word with the guard; 0 if it is no number.  A number that is too large becomes some number above the maximum. */
 static int64_t backend_parse_flags(GBytes *meta)
 {
     const char *end, *at = backend_find_word(meta, BACKEND_GUARD_WORD, &end);

@@ -1,7 +1,7 @@
 /* clock: the only place where the backends' time is read.
  *
- * Here time has 64 bits everywhere; elsewhere it is as wide as in the libraries, which are
- * given struct stat and struct timeval. */
+ * In this file time has 64 bits on every machine.  Other files share struct stat and struct
+ * timeval with libraries, and so must use their width. */
 #undef _FILE_OFFSET_BITS
 #undef _TIME_BITS
 #define _FILE_OFFSET_BITS 64

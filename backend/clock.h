@@ -16,7 +16,7 @@ typedef int64_t clock_ms;
 
 #define CLOCK_NEVER INT64_MAX
 
-/* As the C library has it: the nearest that there is, where its time has 32 bits. */
+/* For the C library: the nearest value where its time has 32 bits. */
 static inline time_t clock_time(int64_t seconds)
 {
     if (sizeof(time_t) < sizeof seconds) {

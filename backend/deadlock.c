@@ -9,9 +9,9 @@ struct deadlock {
     const struct deadlock_rules *rules;
     void *store;
     uint64_t lock_owner;
-    GPtrArray *open;         /* tickets to be looked at; each once, and … */
-    GHashTable *tickets;     /* … those that are or were among them; … */
-    GHashTable *lock_owners; /* … each lock owner's once */
+    GPtrArray *open;         /* tickets to visit, each once */
+    GHashTable *tickets;     /* all that are or were in `open` */
+    GHashTable *lock_owners; /* whose tickets were visited */
     unsigned budget;
     bool found;
 };
@@ -35,13 +35,13 @@ void deadlock_add_blocker(struct deadlock *s, const void *ticket, const uint64_t
     if (*lock_owner == 0) {
         return;
     }
-    if (waits) { /* of the same lock owner, too: another thread's wait closes no cycle */
+    if (waits) { /* also if it is of the same lock owner: another thread's wait closes no cycle */
         deadlock_add_ticket(s, ticket);
     } else if (*lock_owner == s->lock_owner) {
         s->found = true;
     } else if (g_hash_table_add(s->lock_owners, (gpointer)lock_owner)) {
-        s->rules->visit_tickets(s, s->store,
-                                *lock_owner); /* it may keep what it holds for as long as anything of that */
+        /* a holder may keep its lock as long as any of its waits lasts */
+        s->rules->visit_tickets(s, s->store, *lock_owner);
     }
 }
 

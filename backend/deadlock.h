@@ -1,7 +1,7 @@
-/* deadlock: cycles of waits, as fcntl(2) EDEADLK knows them: whether a lock owner waits, in the end, for what it holds.
+/* deadlock: finds cycles of waits, for EDEADLK of fcntl(2).
  *
- * Who holds goes on only when what it waits for elsewhere does, who waits when it holds.  What stands in whose way is
- * for the store to say, which knows the order of its queues; the search is the same for all of them.
+ * A wait closes a cycle if its lock owner would wait, directly or through others, for a lock that it holds itself.  The
+ * store says which tickets block which; the search is the same for all stores.
  */
 #ifndef BACKEND_DEADLOCK_H
 #define BACKEND_DEADLOCK_H
@@ -12,21 +12,20 @@
 struct deadlock; /* a search */
 
 struct deadlock_rules {
-    /* Tells deadlock_add_blocker of each ticket that stands in the way of this one; asks deadlock_within_limit before
-     * each. */
+    /* Calls deadlock_add_blocker for each ticket that blocks this one, as long as deadlock_within_limit is true. */
     void (*visit_blockers)(struct deadlock *search, void *store, const void *ticket);
-    /* Tells deadlock_add_ticket of each ticket with which a lock owner waits, anywhere. */
+    /* Calls deadlock_add_ticket for each waiting ticket of a lock owner, on any lock. */
     void (*visit_tickets)(struct deadlock *search, void *store, uint64_t lock_owner);
 };
 
-/* Does the lock owner wait for itself with this ticket?  Breadth first, and no longer than users may make it: a cycle
- * behind more than 100,000 tickets is not found. */
+/* Does this ticket make its lock owner wait for itself?  A search breadth first, which ends after 100,000 tickets: so
+ * no user can keep the daemon busy with it. */
 bool deadlock_search(const struct deadlock_rules *rules, void *store, const void *ticket, uint64_t lock_owner);
 
-/* False: enough has been seen. */
+/* False: the search has its result, or has reached its limit. */
 bool deadlock_within_limit(struct deadlock *search);
-/* `waits`: the ticket waits, else it holds.  `lock_owner` stays where it is until the search ends; 0: it has none, and
- * nobody knows for what else its holder waits. */
+/* `waits`: the ticket waits, else it holds.  `*lock_owner` must stay valid until the search ends; a ticket without a
+ * lock owner (0) ends its path, because it is not known what else its process waits for. */
 void deadlock_add_blocker(struct deadlock *search, const void *ticket, const uint64_t *lock_owner, bool waits);
 void deadlock_add_ticket(struct deadlock *search, const void *ticket);
 

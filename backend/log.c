@@ -16,18 +16,18 @@
 
 #include "backend/clock.h"
 
-/* Of one kind of line, in this time, so many are told. */
+/* At most LOG_BURST lines of one kind are written in LOG_PERIOD. */
 #define LOG_PERIOD 10000 /* milliseconds */
 #define LOG_BURST 100
-#define LOG_KINDS 32 /* remembered; with more the one that began first gives way */
+#define LOG_KINDS 32 /* counted at a time; a new kind replaces the oldest */
 
-/* A kind of line is where it comes from: the address of its format. */
+/* Lines with the same address of their format are of one kind. */
 struct log_kind {
     const char *format;
     clock_ms began;
-    unsigned told;
+    unsigned written;
     unsigned long left_out;
-    char example[64]; /* of those that were left out, the first */
+    char example[64]; /* the first line that was left out */
     enum log_level level;
 };
 
@@ -68,7 +68,7 @@ bool log_parse_level(const char *name, enum log_level *ret_level)
 void log_connect_syslog(const char *ident)
 {
     openlog(ident, LOG_PID | LOG_NDELAY, LOG_DAEMON);
-    /* Else each line would try to connect, which the sandbox refuses and the kernel's audit tells. */
+    /* Without the check each line would try to connect: the sandbox refuses that, and the kernel's audit reports it. */
     sink.syslog_is_there = access(_PATH_LOG, F_OK) == 0;
 }
 
@@ -113,7 +113,7 @@ static void log_write_line(enum log_level level, const char *line)
 
 /* --- lines that repeat --- */
 
-static void log_tell_left_out(struct log_kind *kind)
+static void log_report_left_out(struct log_kind *kind)
 {
     char line[128];
     if (!kind->left_out) {
@@ -124,13 +124,13 @@ static void log_tell_left_out(struct log_kind *kind)
     kind->left_out = 0;
 }
 
-/* Tells of those whose time is over. */
+/* Reports the kinds whose period is over, and forgets them. */
 static void log_end_periods(clock_ms now)
 {
     for (size_t i = 0; i < LOG_KINDS; i++) {
         struct log_kind *kind = &sink.kinds[i];
         if (kind->format && (now - kind->began >= LOG_PERIOD || now < kind->began)) {
-            log_tell_left_out(kind);
+            log_report_left_out(kind);
             *kind = (struct log_kind){0};
         }
     }
@@ -148,20 +148,20 @@ static struct log_kind *log_find_kind(const char *format, enum log_level level, 
             found = kind;
         }
     }
-    log_tell_left_out(found);
+    log_report_left_out(found);
     *found = (struct log_kind){.format = format, .began = now, .level = level};
     return found;
 }
 
-/* Is this one line too many?  The first of those is told, as a warning of them. */
+/* Must this line be left out?  Writes a line about the first that is. */
 static bool __attribute__((format(printf, 2, 0)))
-is_too_many(enum log_level level, const char *format, va_list arguments)
+log_is_too_many(enum log_level level, const char *format, va_list arguments)
 {
     clock_ms now = clock_now();
     char line[128];
     log_end_periods(now);
     struct log_kind *kind = log_find_kind(format, level, now);
-    if (kind->told++ < LOG_BURST) {
+    if (kind->written++ < LOG_BURST) {
         return false;
     }
     if (kind->left_out++ == 0) {
@@ -176,7 +176,7 @@ is_too_many(enum log_level level, const char *format, va_list arguments)
 void log_flush(void)
 {
     for (size_t i = 0; i < LOG_KINDS; i++) {
-        log_tell_left_out(&sink.kinds[i]);
+        log_report_left_out(&sink.kinds[i]);
     }
 }
 
@@ -188,14 +188,14 @@ static void __attribute__((format(printf, 2, 0))) log_emit(enum log_level level,
 }
 
 static void __attribute__((format(printf, 2, 0)))
-emit_limited(enum log_level level, const char *format, va_list arguments)
+log_emit_limited(enum log_level level, const char *format, va_list arguments)
 {
     va_list again;
     if (level > sink.level) {
         return;
     }
     va_copy(again, arguments);
-    if (level == LOG_LEVEL_DEBUG || !is_too_many(level, format, again)) {
+    if (level == LOG_LEVEL_DEBUG || !log_is_too_many(level, format, again)) {
         log_emit(level, format, arguments);
     }
     va_end(again);
@@ -217,7 +217,7 @@ void log_audit(const char *format, ...)
         va_list arguments;                                                                                             \
                                                                                                                        \
         va_start(arguments, format);                                                                                   \
-        emit_limited(level, format, arguments);                                                                        \
+        log_emit_limited(level, format, arguments);                                                                    \
         va_end(arguments);                                                                                             \
     }
 

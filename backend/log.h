@@ -1,13 +1,12 @@
 /* log: one line per event that is worth an operator's attention.
  *
- * To stderr until log_to_syslog() is called.  A line that is repeated, but for its
- * arguments, more than 100 times in ten seconds is left out for the rest of them;
- * how many were is told with the next line that is due, whatever it is, or by
- * log_flush.  (Not at level debug, which is for those who want to see all.)
+ * To stderr until log_to_syslog() is called.  Of the lines that differ only in
+ * their arguments, 100 are written in ten seconds and the others left out; a line
+ * that gives their number follows with the next line after that time, or by
+ * log_flush.  At level debug all lines are written.
  *
- * Names that came from users are
- * to be passed through log_escape().  Library-like modules (skiplist,
- * lockspace, journal) do not log; they return errors.
+ * Pass names that came from users through log_escape().  Library-like modules
+ * (skiplist, lockspace, journal) do not log; they return errors.
  */
 #ifndef BACKEND_LOG_H
 #define BACKEND_LOG_H
@@ -26,12 +25,13 @@ bool log_wants(enum log_level level);
 /* "error", "warning", "notice", "info" or "debug". */
 bool log_parse_level(const char *name, enum log_level *ret_level);
 
-/* To stderr; with the prefixes of sd-daemon(3), which carry the level, if that is
- * a stream to systemd's journal, as $JOURNAL_STREAM says. */
+/* To stderr.  If that is a stream to systemd's journal ($JOURNAL_STREAM), lines have
+ * the prefixes of sd-daemon(3), which carry the level. */
 void log_to_stderr(void);
 
-/* Reaches syslog(3), under this identity (facility daemon), while that may be done;
- * and from now on to there: to nowhere, where no syslog daemon was there then. */
+/* log_connect_syslog connects to syslog(3), under this identity (facility daemon);
+ * call it before the sandbox.  log_to_syslog sends all further lines there; they are
+ * dropped if no syslog daemon was there to connect to. */
 void log_connect_syslog(const char *ident);
 void log_to_syslog(void);
 
@@ -41,11 +41,11 @@ void log_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* At level warning, and never left out as a repetition: for what must be told each
- * time, such as who broke whose lock. */
+/* At level warning, and never left out as a repetition: for lines that must be
+ * written each time, such as who broke whose lock. */
 void log_audit(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Tells what was left out; at the end. */
+/* Reports how many lines were left out; call it at the end. */
 void log_flush(void);
 
 /* Writes `text` to `buffer` (always terminated, cut to fit) with control

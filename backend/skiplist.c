@@ -11,7 +11,7 @@
 
 enum { LEVELS_MAX = 16 }; /* enough for 4^16 items, more than `length` can count */
 
-/* The last node before a place, on each level, and its position. */
+/* On each level the last node before a position, and that node's position. */
 struct path {
     struct skiplist_node *node[LEVELS_MAX];
     uint32_t position[LEVELS_MAX];

@@ -20,10 +20,10 @@
 /* Orders two items: < 0, 0, > 0.  Items of one list never compare equal. */
 typedef int skiplist_compare(const void *a, const void *b);
 
-/* Where `item` stands against a key: < 0 before it, 0 equal, > 0 after it. */
+/* The position of `item` relative to a key: < 0 before it, 0 equal, > 0 after it. */
 typedef int skiplist_probe(const void *item, const void *key);
 
-/* A place in a list; the fields belong to skiplist.c. */
+/* The fields belong to skiplist.c. */
 struct skiplist_level {
     struct skiplist_node *next;
     uint32_t span;
@@ -54,8 +54,8 @@ void skiplist_init(struct skiplist *list, skiplist_compare *compare, uint32_t se
 /* Forgets all items and frees the list's own memory; items are untouched. */
 void skiplist_clear(struct skiplist *list);
 
-/* Returns the item's node, valid until the item is removed.  The item must not
- * be in the list, nor one that compares equal. */
+/* Returns the item's node, valid until the item is removed.  No item of the list
+ * may be this one or compare equal to it. */
 struct skiplist_node *skiplist_insert(struct skiplist *list, void *item);
 
 /* Removes the item; false if it is not there. */
@@ -93,7 +93,7 @@ static inline void *skiplist_item(const struct skiplist_node *node)
     return node ? node->item : NULL;
 }
 
-/* Another item takes the place of a node's, and stands there in the order. */
+/* Replaces a node's item by one of the same position in the order. */
 static inline void skiplist_replace(struct skiplist_node *node, void *item)
 {
     node->item = item;

@@ -1,9 +1,9 @@
 /* sorted: see sorted.h for what it promises.
  *
- * A block that is full is split in two halves, unless the one before it has room for some of
- * its items; and what comes behind its last item goes to the next block or, if that is full
- * too, to a new one between them: so what comes in order fills its blocks, wherever that is.
- * One that has become small takes in the next if both are no more than half a block.
+ * A full block gives items to the block before it if that has room, and else is split in two
+ * halves.  But an item behind its last goes to the next block or, if that is full too, to a
+ * new one between them: so items that are inserted in order fill their blocks.  A block that
+ * has become small joins the next if both together are at most half a block.
  */
 #include "backend/sorted.h"
 
@@ -44,7 +44,7 @@ static struct block *block_new(skiplist_compare *compare, uint32_t room)
     return block;
 }
 
-/* Gives the block of a node as much room as so many items need. */
+/* Gives the block of a node room for `count` items. */
 static struct block *block_resize(struct skiplist_node *node, uint32_t count)
 {
     struct block *block = skiplist_item(node);
@@ -57,7 +57,7 @@ static struct block *block_resize(struct skiplist_node *node, uint32_t count)
     return block;
 }
 
-/* How many of its items compare below `limit` against the key; quick where what comes is in order. */
+/* How many of its items compare below `limit` against the key; fastest for a key behind them all. */
 static uint32_t block_rank(const struct block *block, skiplist_probe *probe, const void *key, int limit)
 {
     uint32_t low = 0, high = block->count - 1;
@@ -75,7 +75,7 @@ static uint32_t block_rank(const struct block *block, skiplist_probe *probe, con
     return low;
 }
 
-/* The last block that does not begin after the key, or else the first; NULL: there is none. */
+/* The last block that does not begin after the key, else the first; NULL in an empty set. */
 static struct skiplist_node *sorted_block(struct sorted *set, skiplist_probe *probe, const void *key)
 {
     struct sorted_key k = {.probe = probe, .key = key};
@@ -108,7 +108,7 @@ void sorted_clear(struct sorted *set)
     set->recent = NULL;
 }
 
-/* A new block of what the block of this node has from `from` on, and room for one more. */
+/* Moves the items of this node's block from `from` on to a new block; both have room for one more. */
 static void sorted_split(struct sorted *set, struct skiplist_node *node, uint32_t from)
 {
     struct block *block = skiplist_item(node);
@@ -120,7 +120,8 @@ static void sorted_split(struct sorted *set, struct skiplist_node *node, uint32_
     skiplist_insert(&set->blocks, next);
 }
 
-/* Fills the block before this node's with its first items, at most so many; returns how many. */
+/* Fills the block before this node's with this block's first items, if no more than `most` are needed; returns how
+ * many. */
 static uint32_t sorted_give(struct skiplist_node *node, uint32_t most)
 {
     struct skiplist_node *previous = skiplist_previous(node);
@@ -187,7 +188,7 @@ static void sorted_end_block(struct sorted *set, struct block *block)
     set->recent = NULL;
 }
 
-/* What the next block has comes into the block of this node, if it is little. */
+/* Joins the next block to this node's block if both are small. */
 static void sorted_join(struct sorted *set, struct skiplist_node *node)
 {
     struct block *block = skiplist_item(node);

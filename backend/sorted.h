@@ -1,14 +1,14 @@
 /* sorted: very many items in order.
  *
- * They stand in blocks of up to 64, and the blocks in a skiplist by their first
- * items.  So a search in a million meets a third of the cache lines that a skiplist
- * of the items would, and an item costs 9 to 12 bytes of heap instead of 37.  The block
- * that was searched last is looked at first: who looks for a name mostly comes back to
- * put it in.
+ * Items are in blocks of up to 64, and the blocks in a skiplist by their first
+ * items.  So a search in a million touches a third of the cache lines that a skiplist
+ * of the items would, and an item costs 9 to 12 bytes of heap instead of 37.  A search
+ * tries the block of the last search first, because most insertions follow a search for
+ * the same key.
  *
  * The set holds pointers to items that the caller owns; their keys must not change
- * while they are in it.  A set that was emptied keeps its last block, a small one, until
- * sorted_clear: many a set has one item at a time.
+ * while they are in it.  An empty set keeps its last block, a small one, until
+ * sorted_clear: many sets have one item at a time.
  */
 #ifndef BACKEND_SORTED_H
 #define BACKEND_SORTED_H
@@ -35,7 +35,7 @@ void sorted_init(struct sorted *set, skiplist_compare *compare, uint32_t seed);
 /* Forgets all items and frees the set's own memory; items are untouched. */
 void sorted_clear(struct sorted *set);
 
-/* The item must not be in the set, nor one that compares equal. */
+/* No item of the set may be this one or compare equal to it. */
 void sorted_insert(struct sorted *set, void *item);
 
 /* Removes the item; false if it is not there. */
