@@ -1,9 +1,8 @@
-/* local: the calls of backend.h on a lockspace and, unless nothing is kept, a
- * store.
+/* local: the calls of backend.h on a lockspace and, except for `memory`, a store.
  *
- * What is granted or promised goes into the journal before it is told: where the
- * lockspace must be asked first, what it did is undone if the journal fails.
- * What ends is ended in any case.
+ * A grant or a change goes into the journal before it is reported.  Where the
+ * lockspace must change first, the change is undone if the journal fails.  A release
+ * takes effect even if the journal fails.
  */
 #include "backend/local/local.h"
 
@@ -17,7 +16,7 @@ static struct local *local_of(struct backend *b)
     return (struct local *)b;
 }
 
-static bool local_journal_is_lost(const struct local *l)
+static bool local_journal_failed(const struct local *l)
 {
     return l->store && local_store_failed(l->store);
 }
@@ -43,7 +42,7 @@ static void local_free(struct backend *b)
 
 /* --- claims --- */
 
-/* Writes down a ticket that was just given, and its directory's numbers. */
+/* Records a ticket that was just made, and the numbers of its directory. */
 static enum backend_result local_keep_ticket(struct local *l, const struct backend_claim *claim,
                                              const struct backend_ticket *ticket)
 {
@@ -65,21 +64,21 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
     struct backend_ticket *ticket = NULL;
     struct backend_info holder;
     uint64_t sequence;
-    /* one that may become a lease when it is closed, which cannot be refused any more, too */
+    /* a provisional lock or a ticket may become a lease by a close, which cannot be refused any more */
     bool keeps = local_is_kept(l, claim->kind) || claim->kind == BACKEND_PROVISIONAL || claim->sequence;
-    enum backend_result result = local_may_give(l, name, keeps);
-    uint64_t numbered = local_numbered(l);
+    enum backend_result result = local_may_grant(l, name, keeps);
+    uint64_t fence_sequence = local_fence_sequence(l);
     if (result == BACKEND_OK) {
-        lockspace_defer_grants(l->space, numbered > 0);
+        lockspace_defer_grants(l->space, fence_sequence > 0);
         result = lockspace_acquire(l->space, now, name, claim, &ticket, &holder);
     }
     enum backend_result kept = ticket ? local_keep_ticket(l, claim, ticket) : BACKEND_OK;
     enum backend_result committed = local_commit(l, &sequence);
-    bool lasting = l->store && (claim->kind == BACKEND_LEASE || claim->sequence); /* the ticket, or its number */
+    bool lasting = l->store && (claim->kind == BACKEND_LEASE || claim->sequence); /* its record survives the host */
     if (ticket && kept == BACKEND_OK && (lasting || local_is_recorded(l, ticket))) {
         kept = committed;
     }
-    /* one that has taken over what its lock owner held cannot be undone: it is held, and not kept */
+    /* a ticket that has joined another cannot be undone: it holds, without a record */
     if (kept != BACKEND_OK && !ticket->joined) {
         local_forget(l, ticket);
         lockspace_release(l->space, now, ticket);
@@ -88,7 +87,7 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
         ticket = NULL;
     }
     if (ticket) {
-        local_complete_acquire(l, MAX(lasting ? sequence : 0, numbered), done, arg, result, ticket);
+        local_complete_acquire(l, MAX(lasting ? sequence : 0, fence_sequence), done, arg, result, ticket);
     } else {
         done(arg, result, NULL, result == BACKEND_BUSY ? &holder : NULL);
     }
@@ -100,7 +99,7 @@ static void local_release(struct backend *b, struct backend_ticket *ticket, back
     struct local *l = local_of(b);
     uint64_t sequence = 0;
     if (local_has_ended(l, ticket)) {
-        if (ticket != l->telling) {
+        if (ticket != l->reporting_end) {
             local_forget(l, ticket);
         }
     } else {
@@ -129,7 +128,7 @@ static bool local_release_range(struct backend *b, struct backend_ticket *ticket
         local_forget(l, ticket);
     }
     if (recorded && left) {
-        local_store_put_granted(l->store, ticket); /* a crash before this keeps too much, not too little */
+        local_store_put_granted(l->store, ticket); /* after a crash before this it holds more bytes, not fewer */
     } else if (recorded) {
         local_store_put_end(l->store, fence, BACKEND_FCNTL);
     }
@@ -138,7 +137,7 @@ static bool local_release_range(struct backend *b, struct backend_ticket *ticket
     return left;
 }
 
-/* Writes down the lease or handle lock that a conversion is to make. */
+/* Records the lease or handle lock that a conversion will make. */
 static enum backend_result local_keep_conversion(struct local *l, clock_ms now, const struct backend_ticket *ticket,
                                                  const struct backend_claim *claim, uint64_t *ret_sequence)
 {
@@ -168,21 +167,21 @@ static enum backend_result local_keep_conversion(struct local *l, clock_ms now, 
     return result == BACKEND_OK ? local_commit(l, ret_sequence) : result;
 }
 
-/* Corrects what the journal says after a conversion that was written down before it was tried. */
+/* Corrects the record that local_keep_conversion wrote before the conversion. */
 static void local_correct_conversion(struct local *l, const struct backend_ticket *ticket, uint64_t fence,
                                      bool was_kept, bool kept, bool refused)
 {
     if (!l->store) {
-        return; /* in memory there is no journal */
+        return;
     }
     if (refused && kept && was_kept) {
-        local_store_put_ticket(l->store, ticket, 0); /* it stays as it was */
+        local_store_put_ticket(l->store, ticket, 0);
     } else if (refused && kept) {
-        local_store_put_end(l->store, fence, ticket->kind); /* it does not become one */
+        local_store_put_end(l->store, fence, ticket->kind);
     } else if (!refused && l->store && ticket->fence != fence) {
-        local_store_put_granted_as(l->store, ticket, fence); /* its lock owner's ticket from before has joined it */
+        local_store_put_granted_as(l->store, ticket, fence); /* it took over its lock owner's earlier ticket */
     } else if (!refused && was_kept && !kept) {
-        local_store_put_end(l->store, fence, BACKEND_LEASE); /* it is only provisional now */
+        local_store_put_end(l->store, fence, BACKEND_LEASE);
     }
 }
 
@@ -207,7 +206,7 @@ static void local_convert(struct backend *b, struct backend_ticket *ticket, cons
         local_correct_conversion(l, ticket, fence, was_kept, kept, result != BACKEND_OK);
         local_commit(l, &after);
     }
-    /* a lease that became a handle lock needs no sync, and its conversion does not fail without one */
+    /* a handle lock needs no sync, so the conversion of a lease to one does not fail without it */
     bool lasting = kept && claim->kind == BACKEND_LEASE;
     local_complete(l, was_lasting || lasting ? MAX(sequence, after) : 0, done, arg, result,
                    lasting ? BACKEND_UNREACHABLE : result);
@@ -228,8 +227,8 @@ static void local_renew(struct backend *b, const struct backend_renewal *renewal
         if (local_has_ended(l, ticket)) {
             continue;
         }
-        /* what cannot be written down must not outlast what is */
-        bool timed = ticket->kind == BACKEND_LEASE && l->store; /* nobody reads the deadline of a handle lock */
+        /* a lease must not end later than its record says; a handle lock's record has no deadline */
+        bool timed = ticket->kind == BACKEND_LEASE && l->store;
         int64_t ttl = longer || !timed ? renewals[i].ttl : MIN(renewals[i].ttl, ticket->ttl);
         lockspace_renew(l->space, now, ticket, ttl, renewals[i].due);
         bool ended = local_has_ended(l, ticket);
@@ -273,7 +272,7 @@ static void local_set(struct backend *b, struct backend_ticket *ticket, const st
             result = local_commit(l, &sequence);
         }
     }
-    if (result == BACKEND_OK || (result == BACKEND_FULL && !done)) { /* nobody is told: written when there is room */
+    if (result == BACKEND_OK || (result == BACKEND_FULL && !done)) { /* see backend_set */
         lockspace_set(ticket, change);
     }
     local_complete(l, sequence, done, arg, result, BACKEND_UNREACHABLE);
@@ -292,12 +291,12 @@ static void local_revoke(struct backend *b, const char *name, uint64_t fence, co
     }
     enum backend_result result = lockspace_revoke(l->space, now, name, fence);
     local_commit(l, &sequence);
-    local_complete_in_turn(l, sequence, done, arg, result, result);
+    local_complete_later(l, sequence, done, arg, result, result);
 }
 
 /* --- questions --- */
 
-/* What has expired is not there, also while its end is still to come. */
+/* Hides a holder that has expired, but has not been ended yet. */
 static void local_hide_expired(struct backend_info *info, clock_ms now)
 {
     if (info->ticket) {
@@ -350,7 +349,7 @@ static void local_list(struct backend *b, const char *directory, const char *aft
     g_free(entries);
 }
 
-/* The infos are those of all names, directories included. */
+/* Lists all names, directories included. */
 static void local_tickets(struct backend *b, const char *directory, const char *after, size_t max,
                           backend_list_done *done, void *arg)
 {
@@ -404,7 +403,7 @@ static struct backend_directory local_directory_now(struct local *l, const char 
     return info.directory;
 }
 
-/* Writes a directory down as it is. */
+/* Records the directory's present attributes. */
 static enum backend_result local_keep_directory(struct local *l, const char *name, uint64_t *ret_sequence)
 {
     struct backend_info info;
@@ -421,7 +420,7 @@ static void local_mkdir(struct backend *b, const char *name, const struct backen
                         backend_done *done, void *arg)
 {
     struct local *l = local_of(b);
-    enum backend_result result = local_may_give(l, name, true);
+    enum backend_result result = local_may_grant(l, name, true);
     uint64_t sequence = 0;
     local_tick(l, clock_now());
     if (result == BACKEND_OK) {
@@ -440,7 +439,7 @@ static void local_rmdir(struct backend *b, const char *name, backend_done *done,
 {
     struct local *l = local_of(b);
     struct backend_directory old = local_directory_now(l, name);
-    enum backend_result result = local_journal_is_lost(l) ? BACKEND_UNREACHABLE : BACKEND_OK;
+    enum backend_result result = local_journal_failed(l) ? BACKEND_UNREACHABLE : BACKEND_OK;
     uint64_t sequence = 0;
     local_tick(l, clock_now());
     if (result == BACKEND_OK) {
@@ -465,7 +464,7 @@ static void local_set_directory(struct backend *b, const char *name, const struc
     struct local *l = local_of(b);
     clock_ms now = clock_now();
     struct backend_directory old = local_directory_now(l, name);
-    enum backend_result result = local_journal_is_lost(l) ? BACKEND_UNREACHABLE : BACKEND_OK;
+    enum backend_result result = local_journal_failed(l) ? BACKEND_UNREACHABLE : BACKEND_OK;
     uint64_t sequence = 0;
     if (result == BACKEND_OK) {
         result = lockspace_set_directory(l->space, now, name, directory);

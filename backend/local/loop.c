@@ -1,10 +1,9 @@
-/* loop: what the loop tells, and when it wakes.
+/* loop: reports events from the loop, and sets the alarm for the next deadline.
  *
- * The lockspace tells of events inside the calls that cause them; here they wait,
- * those of one ticket together, and are told before the loop goes to sleep.
- * Completions that wait for a sync are events too.  Work is done in parts, with the
- * loop's other watchers between them, so that a million leases that expire together
- * do not keep a request waiting.
+ * The lockspace reports events inside the calls that cause them.  They wait here,
+ * merged by ticket, and are reported before the loop sleeps.  Completions that wait
+ * for a sync are events too.  One turn of the loop handles a limited number, so that
+ * a million leases that expire together do not keep a request waiting.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,10 +14,10 @@
 #include "backend/local/private.h"
 #include "backend/log.h"
 
-#define TICK_MAX 64 /* tickets ended, and events told, in one turn of the loop */
+#define TICK_MAX 64 /* tickets ended, and events reported, in one turn of the loop */
 #define UNCOMMITTED UINT64_MAX
 
-/* In the order in which they are told. */
+/* In the order in which they are reported. */
 enum {
     EVENT_DONE = 1, /* a completion without a ticket */
     EVENT_ACQUIRED = 2,
@@ -26,16 +25,16 @@ enum {
     EVENT_WANTED = 8,
     EVENT_DUE = 16,
     EVENT_ENDED = 32,
-    EVENT_GONE = 64, /* the name that a guard has kept */
+    EVENT_GONE = 64, /* a guard has ended */
 };
 
 struct local_event {
     TAILQ_ENTRY(local_event) link;
     struct backend_ticket *ticket; /* NULL for EVENT_DONE and EVENT_GONE */
     char *name;                    /* of EVENT_GONE */
-    uint64_t sequence;             /* not to be told before the journal is synced up to here */
+    uint64_t sequence;             /* reported once the journal is synced up to here */
     unsigned flags;
-    bool lost;   /* the journal failed before it came that far */
+    bool lost;   /* the journal failed before that */
     bool unkept; /* EVENT_GRANTED: the journal had no room for it */
     enum backend_end why;
     enum backend_result result, if_lost;
@@ -51,8 +50,8 @@ static struct local_event *loop_find(struct local *l, const struct backend_ticke
     return g_hash_table_size(l->pending) ? g_hash_table_lookup(l->pending, ticket) : NULL;
 }
 
-/* On the list that its sequence asks for; what is ready has the loop's next turn. */
-static void loop_place(struct local *l, struct local_event *event)
+/* Puts the event on the list for its sequence; ready events are reported in the next turn of the loop. */
+static void loop_enqueue(struct local *l, struct local_event *event)
 {
     if (event->sequence) {
         TAILQ_INSERT_TAIL(&l->unsynced, event, link);
@@ -64,7 +63,7 @@ static void loop_place(struct local *l, struct local_event *event)
     }
 }
 
-static void loop_unplace(struct local *l, struct local_event *event)
+static void loop_dequeue(struct local *l, struct local_event *event)
 {
     if (event->sequence) {
         TAILQ_REMOVE(&l->unsynced, event, link);
@@ -75,7 +74,7 @@ static void loop_unplace(struct local *l, struct local_event *event)
 
 static void loop_remove(struct local *l, struct local_event *event)
 {
-    loop_unplace(l, event);
+    loop_dequeue(l, event);
     if (event->ticket) {
         g_hash_table_remove(l->pending, event->ticket);
     }
@@ -90,7 +89,7 @@ static struct local_event *loop_add(struct local *l, struct backend_ticket *tick
         event = g_new0(struct local_event, 1);
         event->ticket = ticket;
         g_hash_table_insert(l->pending, ticket, event);
-        loop_place(l, event);
+        loop_enqueue(l, event);
     }
     event->flags |= flag;
     return event;
@@ -105,9 +104,9 @@ static void loop_granted(void *context, struct backend_ticket *ticket)
     }
     event->unkept = local_store_put_granted(l->store, ticket) != BACKEND_OK;
     if (l->sync_always && ticket->kind == BACKEND_LEASE) {
-        loop_unplace(l, event);
+        loop_dequeue(l, event);
         event->sequence = UNCOMMITTED;
-        loop_place(l, event);
+        loop_enqueue(l, event);
     }
 }
 
@@ -148,7 +147,7 @@ static void loop_unguarded(void *context, struct backend_ticket *ticket)
     if (lockspace_ticket_name(ticket, name, sizeof(name))) {
         struct local_event *event = g_new0(struct local_event, 1);
         *event = (struct local_event){.flags = EVENT_GONE, .name = g_strdup(name)};
-        loop_place(l, event);
+        loop_enqueue(l, event);
     }
 }
 
@@ -167,12 +166,12 @@ const struct lockspace_listener local_listener = {
     .unguarded = loop_unguarded,
 };
 
-enum backend_result local_may_give(struct local *l, const char *name, bool kept)
+enum backend_result local_may_grant(struct local *l, const char *name, bool kept)
 {
     if (strlen(name) >= LOCAL_NAME_MAX - 32) { /* room for the number of a sequence ticket */
         return BACKEND_INVALID;
     }
-    if (!l->store || !local_store_failed(l->store)) { /* then nothing more is reserved: what is left must last */
+    if (!l->store || !local_store_failed(l->store)) { /* a failed journal reserves no more tokens: save those left */
         lockspace_raise_fence(l->space, clock_wall_us());
     }
     if (!l->store) {
@@ -187,9 +186,9 @@ enum backend_result local_may_give(struct local *l, const char *name, bool kept)
     return kept ? local_store_may_keep(l->store) : BACKEND_OK;
 }
 
-uint64_t local_numbered(struct local *l)
+uint64_t local_fence_sequence(struct local *l)
 {
-    return l->store ? local_store_numbered(l->store) : 0;
+    return l->store ? local_store_fence_sequence(l->store) : 0;
 }
 
 enum backend_result local_commit(struct local *l, uint64_t *ret_sequence)
@@ -215,7 +214,7 @@ enum backend_result local_commit(struct local *l, uint64_t *ret_sequence)
 bool local_has_ended(struct local *l, const struct backend_ticket *ticket)
 {
     const struct local_event *event = loop_find(l, ticket);
-    return ticket == l->telling || (event && event->flags & EVENT_ENDED);
+    return ticket == l->reporting_end || (event && event->flags & EVENT_ENDED);
 }
 
 void local_claim(struct local *l, struct backend_ticket *ticket)
@@ -231,8 +230,8 @@ void local_forget(struct local *l, struct backend_ticket *ticket)
 {
     struct local_event *event = loop_find(l, ticket);
     bool ended = event && event->flags & EVENT_ENDED;
-    if (ticket == l->asking) {
-        l->asking = NULL;
+    if (ticket == l->reporting_due) {
+        l->reporting_due = NULL;
     }
     if (event) {
         loop_remove(l, event);
@@ -255,13 +254,13 @@ void local_lose(struct local *l, clock_ms now, struct backend_ticket *ticket)
     }
 }
 
-void local_complete_in_turn(struct local *l, uint64_t sequence, backend_done *done, void *arg,
-                            enum backend_result result, enum backend_result if_lost)
+void local_complete_later(struct local *l, uint64_t sequence, backend_done *done, void *arg, enum backend_result result,
+                          enum backend_result if_lost)
 {
     struct local_event *event = g_new0(struct local_event, 1);
     *event = (struct local_event){
         .sequence = sequence, .flags = EVENT_DONE, .result = result, .if_lost = if_lost, .done = done, .arg = arg};
-    loop_place(l, event);
+    loop_enqueue(l, event);
 }
 
 void local_complete(struct local *l, uint64_t sequence, backend_done *done, void *arg, enum backend_result result,
@@ -273,7 +272,7 @@ void local_complete(struct local *l, uint64_t sequence, backend_done *done, void
     if (!sequence || local_store_synced(l->store) >= sequence) {
         done(arg, result);
     } else {
-        local_complete_in_turn(l, sequence, done, arg, result, if_lost);
+        local_complete_later(l, sequence, done, arg, result, if_lost);
     }
 }
 
@@ -285,17 +284,17 @@ void local_complete_acquire(struct local *l, uint64_t sequence, backend_acquire_
         return;
     }
     struct local_event *event = loop_add(l, ticket, EVENT_ACQUIRED);
-    loop_unplace(l, event);
+    loop_dequeue(l, event);
     event->sequence = sequence;
     event->result = result;
     event->acquired = done;
     event->arg = arg;
-    loop_place(l, event);
+    loop_enqueue(l, event);
 }
 
-/* --- telling --- */
+/* --- reporting --- */
 
-static void loop_tell_acquired(struct local *l, const struct local_event *event)
+static void loop_report_acquired(struct local *l, const struct local_event *event)
 {
     uint64_t sequence;
     if (!event->lost) {
@@ -319,7 +318,7 @@ static void loop_tell_acquired(struct local *l, const struct local_event *event)
     event->acquired(event->arg, BACKEND_UNREACHABLE, NULL, NULL);
 }
 
-static void loop_tell_granted(struct local *l, const struct local_event *event)
+static void loop_report_granted(struct local *l, const struct local_event *event)
 {
     bool unsafe =
         l->store && (event->unkept || (local_is_kept(l, event->ticket->kind) && local_store_failed(l->store)) ||
@@ -333,23 +332,23 @@ static void loop_tell_granted(struct local *l, const struct local_event *event)
     }
     local_commit(l, &sequence);
     if (unsafe || ended) {
-        /* it could not be made safe, or is another's by now: nobody must believe in it */
+        /* the grant is not in the journal, or another holds the lock by now: `ended` follows */
         event->ticket->held = false;
         return;
     }
     l->events->granted(l->context, event->ticket);
 }
 
-static void loop_tell_ended(struct local *l, const struct local_event *event)
+static void loop_report_ended(struct local *l, const struct local_event *event)
 {
-    l->telling = event->ticket;
+    l->reporting_end = event->ticket;
     l->events->ended(l->context, event->ticket, event->why);
-    l->telling = NULL;
+    l->reporting_end = NULL;
     lockspace_ticket_free(event->ticket);
 }
 
-/* Of a guard that has ended: another may have been granted the name since. */
-static void loop_tell_gone(struct local *l, const char *name)
+/* A guard on `name` has ended; another may have been granted the lock since. */
+static void loop_report_gone(struct local *l, const char *name)
 {
     struct backend_info info;
     lockspace_stat(l->space, name, &info);
@@ -358,19 +357,19 @@ static void loop_tell_gone(struct local *l, const char *name)
     }
 }
 
-/* Only then can its term be over: see lockspace_tick. */
-static void loop_tell_due(struct local *l, const struct local_event *event)
+/* lockspace_tick ends no ticket before its user has handled `due`. */
+static void loop_report_due(struct local *l, const struct local_event *event)
 {
-    l->asking = event->ticket;
+    l->reporting_due = event->ticket;
     l->events->due(l->context, event->ticket);
-    if (l->asking && !local_has_ended(l, l->asking)) {
-        lockspace_due_handled(l->space, l->asking);
+    if (l->reporting_due && !local_has_ended(l, l->reporting_due)) {
+        lockspace_due_handled(l->space, l->reporting_due);
     }
-    l->asking = NULL;
+    l->reporting_due = NULL;
 }
 
-/* Tells one thing of an event that is ready; what is told may end the event. */
-static void loop_tell(struct local *l, struct local_event *first)
+/* Reports the first flag of a ready event, and frees the event after its last.  The call may end the ticket. */
+static void loop_report(struct local *l, struct local_event *first)
 {
     unsigned flag = first->flags & -first->flags;
     struct local_event event = *first;
@@ -384,38 +383,38 @@ static void loop_tell(struct local *l, struct local_event *first)
         event.done(event.arg, event.lost ? event.if_lost : event.result);
         break;
     case EVENT_ACQUIRED:
-        loop_tell_acquired(l, &event);
+        loop_report_acquired(l, &event);
         break;
     case EVENT_GRANTED:
-        loop_tell_granted(l, &event);
+        loop_report_granted(l, &event);
         break;
     case EVENT_WANTED:
         l->events->wanted(l->context, event.ticket);
         break;
     case EVENT_DUE:
-        loop_tell_due(l, &event);
+        loop_report_due(l, &event);
         break;
     case EVENT_ENDED:
-        loop_tell_ended(l, &event);
+        loop_report_ended(l, &event);
         break;
     case EVENT_GONE:
-        loop_tell_gone(l, name);
+        loop_report_gone(l, name);
         break;
     default:
         g_assert_not_reached();
     }
 }
 
-/* Completions and grants that a sync has made safe, or never will. */
+/* Moves the events whose sequence is synced to the ready ones; all of them if the journal has failed. */
 static void loop_release_synced(struct local *l)
 {
     bool failed = l->store && local_store_failed(l->store);
     struct local_event *event;
     while ((event = TAILQ_FIRST(&l->unsynced)) && (failed || event->sequence <= local_store_synced(l->store))) {
         event->lost = event->sequence > local_store_synced(l->store);
-        loop_unplace(l, event);
+        loop_dequeue(l, event);
         event->sequence = 0;
-        loop_place(l, event);
+        loop_enqueue(l, event);
     }
 }
 
@@ -428,7 +427,7 @@ void local_tick(struct local *l, clock_ms now)
     local_commit(l, &sequence);
 }
 
-/* The tickets of a keeper that has ended, a part at a time. */
+/* Wakes a part of the tickets of the first keeper in `waking`. */
 static void loop_wake_some(struct local *l)
 {
     struct backend_ticket *tickets[TICK_MAX], *kept[TICK_MAX];
@@ -452,7 +451,7 @@ static void loop_set_alarm(struct local *l)
 {
     clock_ms next = lockspace_next(l->space);
     struct itimerspec at = {.it_value = clock_timespec(next)};
-    /* a later one is set when this one has gone off */
+    /* a later time is set when the alarm has gone off */
     if (next >= l->armed || l->late) {
         return;
     }
@@ -483,13 +482,13 @@ static void loop_on_prepare(struct ev_loop *loop, struct ev_prepare *watcher, in
         loop_release_synced(l);
     }
     for (int i = 0; i < TICK_MAX && (event = TAILQ_FIRST(&l->ready)); i++) {
-        loop_tell(l, event);
+        loop_report(l, event);
     }
     if (l->store) {
         more = local_store_step(l->store);
     }
     loop_set_alarm(l);
-    ev_clear_pending(loop, watcher); /* what is ready since has the next turn: requests are between */
+    ev_clear_pending(loop, watcher); /* events that became ready meanwhile wait for the next turn, after requests */
     if (more || l->late || l->waking->len || !TAILQ_EMPTY(&l->ready)) {
         ev_idle_start(loop, &l->again);
     } else {

@@ -206,7 +206,7 @@ static void record_read_handle(struct local_reader *in, struct local_lease *ret_
         s.end = local_read_u64(in);
         s.mode = local_read_u8(in) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
         in->bad |= s.start < next || s.end < s.start || (i > 0 && next == 0);
-        next = s.end + 1; /* 0 behind the last byte that there is */
+        next = s.end + 1; /* 0 after the last possible byte */
         g_array_append_val(ret_lease->segments, s);
     }
 }

@@ -2,30 +2,30 @@
  *
  * All integers are little-endian; a name or boot id is a u32 length (with the
  * NUL) and its bytes; a GBytes is a u32 length and its bytes, UINT32_MAX for
- * NULL.  A record of a type or a length that is not known refuses the start:
- * it was written by another version.
+ * NULL.  A record of an unknown type or length was written by another version,
+ * and refuses the start.
  *
  *     SESSION    i64 boottime, i64 wall clock, boot id
- *     FENCE      u64 the next fencing token, or one not yet given out; u64 a number
- *                that no queue has given out yet, nor one above it (not there in what
- *                older versions wrote: then no number is above a token)
+ *     FENCE      u64 bound of all fencing tokens so far, u64 bound of the numbers of
+ *                all queues so far (older versions left this one out: then the first
+ *                bounds both)
  *     LEASE      u64 fence, u64 the fence it had before or 0, u8 flags, i64 ttl,
- *                i64 acquired, i64 deadline, name, meta, content: as it is now;
- *                with LOCAL_LEASE_TARGET, u64 fence of the lease that had its name
- *                and ended with this; with LOCAL_LEASE_BROKEN or LOCAL_LEASE_RELEASED
- *                it was revoked, and only its guard is there; with LOCAL_LEASE_HANDLE
- *                it is a handle lock that holds: u8 kind, u32 count of segments, and of
- *                each u64 start, u64 end, u8 mode (count 0: the whole lock);
- *                the deadline of one that rests is LOCAL_RESTING: after a restart it
- *                gets a full term
+ *                i64 acquired, i64 deadline, name, meta, content: its whole state;
+ *                with LOCAL_LEASE_TARGET then u64 fence of the lease whose name it
+ *                took, and which ended; with LOCAL_LEASE_BROKEN or
+ *                LOCAL_LEASE_RELEASED it was revoked, and only its guard holds; with
+ *                LOCAL_LEASE_HANDLE it is a handle lock that holds: u8 kind, u32 count
+ *                of segments, and for each u64 start, u64 end, u8 mode (count 0: the
+ *                whole lock); LOCAL_RESTING as the deadline: a full term after a
+ *                restart
  *     END        u64 fence
  *     RENEWALS   any number of: u64 fence, i64 ttl, i64 deadline
  *     CHANGE     u64 fence, u8 enum of backend_set, meta, content
- *     DIRECTORY  name, i64 ttl, u32 width, i64 delay, u64 sequence, meta: as it
- *                is now
+ *     DIRECTORY  name, i64 ttl, u32 width, i64 delay, u64 sequence, meta: its whole
+ *                state
  *     RMDIR      name
- *     UNTIMED    of all leases so far: renewals may be missing from here on, so
- *                after a restart each gets a full term
+ *     UNTIMED    renewals may be missing from here on, so after a restart each lease
+ *                so far gets a full term
  */
 #ifndef BACKEND_LOCAL_RECORD_H
 #define BACKEND_LOCAL_RECORD_H
@@ -62,12 +62,12 @@ struct local_session {
     const char *boot_id;
 };
 
-/* A lease, or a handle lock that holds, as it is written down. */
+/* The LEASE record: a lease, or a handle lock that holds. */
 struct local_lease {
     const char *name;
     uint64_t fence;
-    uint64_t replaces; /* fencing token under which it was known before; 0: the same */
-    uint64_t target;   /* with LOCAL_LEASE_TARGET: fencing token of the lease that the rename replaces */
+    uint64_t replaces; /* its fencing token in its earlier record; 0: the same */
+    uint64_t target;   /* with LOCAL_LEASE_TARGET: fencing token of the lease that the rename replaced */
     uint8_t flags;     /* of LOCAL_LEASE_ */
     uint8_t kind;      /* enum backend_kind: LEASE, or with LOCAL_LEASE_HANDLE another */
     int64_t ttl;
@@ -92,7 +92,7 @@ void local_record_session(GByteArray *out, const struct local_session *session);
 void local_record_lease(GByteArray *out, const struct local_lease *lease);
 void local_record_directory(GByteArray *out, const char *name, const struct backend_directory *directory);
 
-/* Reading: what is not there reads as 0, "" or NULL and sets `bad`. */
+/* Reading: a field that is missing reads as 0, "" or NULL and sets `bad`. */
 struct local_reader {
     const uint8_t *at;
     size_t left;
@@ -101,13 +101,12 @@ struct local_reader {
 
 uint8_t local_read_u8(struct local_reader *in);
 uint64_t local_read_u64(struct local_reader *in);
-int64_t
-local_read_time(struct local_reader *in); /* bad if no clock shows it; a sum of some of them does not overflow */
+int64_t local_read_time(struct local_reader *in);       /* bad if so large that sums of times could overflow */
 const char *local_read_string(struct local_reader *in); /* borrowed from the record */
 GBytes *local_read_bytes(struct local_reader *in);      /* a new reference, or NULL */
-/* The same of bytes that often are those that were read last: *last, which is kept up to date and counted. */
+/* The same for bytes that often repeat: returns a reference to *last if they are equal, and else replaces it. */
 GBytes *local_read_shared(struct local_reader *in, GBytes **last);
-/* Strings are borrowed, GBytes and segments are new references; for `last_meta` see local_read_shared. */
+/* Strings are borrowed, GBytes and segments are new references; `last_meta`: see local_read_shared. */
 void local_read_session(struct local_reader *in, struct local_session *ret_session);
 void local_read_lease(struct local_reader *in, GBytes **last_meta, struct local_lease *ret_lease);
 const char *local_read_directory(struct local_reader *in, struct backend_directory *ret_directory);

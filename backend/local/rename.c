@@ -1,4 +1,4 @@
-/* rename: a lease that gets another name.  With sync=always it is told when the journal has it. */
+/* rename: gives a lock another name.  With sync=always it completes after the sync. */
 #include <string.h>
 
 #include "backend/local/private.h"
@@ -7,7 +7,7 @@ struct local_rename {
     LIST_ENTRY(local_rename) link;
     struct local *local;
     char *old, *name;
-    uint64_t fence; /* since the rename */
+    uint64_t fence; /* after the rename */
     backend_done *done;
     void *arg;
 };
@@ -27,8 +27,8 @@ void local_rename_end_all(struct local *l)
     }
 }
 
-/* Writes down the lease as it will be after the rename, and the end of the one that
- * it replaces, in one record: a crash leaves both as they were or both changed. */
+/* One record has both the lease after the rename and the end of the replaced one: a
+ * crash leaves both as they were or both changed. */
 static enum backend_result rename_keep(struct local *l, const struct backend_ticket *ticket, const char *name,
                                        const struct backend_ticket *replaced, uint64_t *ret_sequence)
 {
@@ -52,8 +52,8 @@ static enum backend_result rename_keep(struct local *l, const struct backend_tic
     return result == BACKEND_OK ? local_commit(l, ret_sequence) : result;
 }
 
-/* Nobody knows which name the journal has.  The lease has the old one again, as is answered, or is lost if that is
- * taken by now. */
+/* The sync failed, so the journal may have either name.  Gives the lease its old name back, or ends it as LOST if
+ * another holds that name by now. */
 static void rename_undo(const struct local_rename *rename)
 {
     struct local *l = rename->local;
@@ -86,7 +86,7 @@ void local_rename(struct backend *b, struct backend_ticket *ticket, const char *
     bool kept = local_is_recorded(l, ticket);
     uint64_t sequence = 0, after = 0;
     char old[LOCAL_NAME_MAX];
-    enum backend_result result = local_may_give(l, name, kept);
+    enum backend_result result = local_may_grant(l, name, kept);
     if (replaced && local_has_ended(l, replaced)) {
         replaced = NULL;
     }
@@ -101,7 +101,7 @@ void local_rename(struct backend *b, struct backend_ticket *ticket, const char *
             result = rename_keep(l, ticket, name, replaced, &sequence);
         }
         if (result == BACKEND_OK) {
-            sequence = MAX(sequence, local_numbered(l));
+            sequence = MAX(sequence, local_fence_sequence(l));
             result = lockspace_rename(l->space, now, ticket, name, replaced);
         }
     }

@@ -1,4 +1,4 @@
-/* replay: gathers what the records say, then fills a lockspace. */
+/* replay: gathers the records, then fills a lockspace; see replay.h. */
 #include "backend/local/replay.h"
 
 #include <errno.h>
@@ -6,30 +6,30 @@
 
 #include "backend/sorted.h"
 
-/* So many leases are due in each millisecond from the first on, or they would all be told of at once, but each
- * in half of what it has left. */
+/* So many leases become due in each millisecond, so that `due` is not reported for all of them at once; but each before
+ * half of its remaining time is over. */
 #define REPLAY_DUE 50
 
 #define REPLAY_CHUNK (1024 * 1024)
 
 struct kept_lease {
     struct local_lease lease; /* owns meta and content */
-    guint session;            /* in which its times were written */
-    bool untimed;             /* its deadline may be later than is known */
+    guint session;            /* of its record */
+    bool untimed;             /* a later renewal may be missing */
     char name[];
 };
 
 struct local_replay {
-    struct sorted leases;    /* struct kept_lease, by fence: mostly they come in that order */
-    GPtrArray *chunks;       /* the memory of all that there were: given back at once */
-    size_t left;             /* bytes of the last chunk */
+    struct sorted leases;    /* struct kept_lease, by fence */
+    GPtrArray *chunks;       /* the memory of all struct kept_lease, freed together */
+    size_t left;             /* unused bytes of the last chunk */
     GHashTable *directories; /* name -> struct backend_directory */
     GArray *sessions;        /* struct local_session */
-    GBytes *last_meta;       /* most leases are like the one before: they share their meta, */
-    GBytes *last_change;     /* and what it has become */
+    GBytes *last_meta;       /* of the last LEASE record: most leases share it with the one before */
+    GBytes *last_change;     /* the same for CHANGE */
     uint64_t next;           /* fencing token */
-    uint64_t number;         /* that no queue has given out, nor one above it */
-    bool clean;              /* the journal ends where its daemon ended it */
+    uint64_t number;         /* bound of the numbers of all queues */
+    bool clean;              /* the last record is that of a clean end */
 };
 
 static int replay_compare(const void *a, const void *b)
@@ -133,7 +133,7 @@ static void replay_fence(struct local_replay *replay, struct local_reader *in)
     uint64_t before = replay->next;
     replay->next = local_read_u64(in);
     replay->number = in->left ? local_read_u64(in) : replay->next;
-    replay->clean = replay->next < before; /* what was reserved and not used is given back last of all */
+    replay->clean = replay->next < before; /* only a clean end gives reserved numbers back */
 }
 
 static void replay_lease(struct local_replay *replay, struct local_reader *in)
@@ -246,7 +246,7 @@ int local_replay_record(void *arg, uint8_t type, const void *payload, size_t len
 static void replay_restore_directories(struct local_replay *replay, struct lockspace *space, clock_ms now)
 {
     GList *names = g_list_sort(g_hash_table_get_keys(replay->directories), (GCompareFunc)strcmp);
-    /* strcmp puts a directory before what is in it */
+    /* strcmp puts a directory before its contents */
     for (GList *l = names; l; l = l->next) {
         const char *name = l->data;
         const struct backend_directory *directory = g_hash_table_lookup(replay->directories, name);
@@ -259,13 +259,13 @@ static void replay_restore_directories(struct local_replay *replay, struct locks
     g_list_free(names);
 }
 
-/* A loss of power may have taken with it how far the numbers of a queue had come.  They are reserved by a synced
- * record, for all queues together: numbers go on behind that. */
+/* After a loss of power the journal may lack the last numbers of queues.  One synced record reserves numbers for all
+ * queues together, so each goes on behind that. */
 static void replay_pass_lost_numbers(struct local_replay *replay, struct lockspace *space, clock_ms now)
 {
     GHashTableIter iter;
     gpointer name;
-    if (!g_hash_table_contains(replay->directories, "")) { /* its numbers begin without a record */
+    if (!g_hash_table_contains(replay->directories, "")) { /* the root may have no record */
         struct backend_directory *root = g_new0(struct backend_directory, 1);
         root->width = 1;
         g_hash_table_replace(replay->directories, g_strdup(""), root);
@@ -284,7 +284,7 @@ static bool replay_is_same_boot(const struct local_session *a, const struct loca
     return *a->boot_id && strcmp(a->boot_id, b->boot_id) == 0;
 }
 
-/* The last one of the same boot: the wall clock may have been set since its record. */
+/* The last session of the same boot, because the wall clock may have been set since the lease's record. */
 static const struct local_session *replay_session_of(const struct local_replay *replay, const struct kept_lease *kept)
 {
     const struct local_session *own = &g_array_index(replay->sessions, struct local_session, kept->session);
@@ -297,8 +297,8 @@ static const struct local_session *replay_session_of(const struct local_replay *
     return own;
 }
 
-/* Puts one lease back, also one whose deadline has passed: it goes on if its owner lives, which backend_recover asks.
- * False if it cannot be put back. */
+/* Restores one lease, also after its deadline: it goes on if backend_recover finds that its owner lives.  False if it
+ * cannot be restored. */
 static bool replay_restore_lease(const struct kept_lease *kept, const struct local_session *then,
                                  struct lockspace *space, const struct local_session *now,
                                  struct local_restored *restored)
@@ -350,7 +350,7 @@ static uint64_t replay_lease_size(const struct local_lease *lease)
            (lease->content ? g_bytes_get_size(lease->content) : 0);
 }
 
-/* Those that held, or those that waited, in the order of their numbers. */
+/* Restores the holders, or the waiters, in the order of their fencing tokens. */
 static void replay_restore_leases(struct local_replay *replay, bool held, struct lockspace *space,
                                   const struct local_session *now, struct local_restored *restored)
 {
@@ -388,7 +388,7 @@ void local_replay_restore(struct local_replay *replay, struct lockspace *space, 
         replay_pass_lost_numbers(replay, space, now->boottime);
     }
 
-    /* who held first, so that queues come out as they were */
+    /* holders first, so that queues come out as they were */
     replay_restore_leases(replay, true, space, now, ret_restored);
     replay_restore_leases(replay, false, space, now, ret_restored);
     lockspace_raise_fence(space, ret_restored->next);

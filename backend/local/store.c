@@ -1,11 +1,11 @@
-/* store: reads what was written down, reserves fencing tokens ahead, and compacts
+/* store: restores locks from the journal, reserves fencing tokens ahead, and compacts
  * the journal while it is in use; see store.h.
  *
- * Fencing tokens follow the wall clock, in microseconds, and are reserved ahead in
- * steps of 10 s by a synced record, the next step when half of this one is used up; so
- * they never go back, not even if the clock does after a power cut.  While locks are
- * taken no request waits for the disk; the first one after a pause does.  With the
- * tokens go the numbers of queues, which count from 0.
+ * Fencing tokens follow the wall clock, in microseconds.  They are reserved by a synced
+ * record in steps of 10 s, and the next step when half of this one is used up.  So they
+ * never go back, even if the clock does after a loss of power.  The first request after
+ * a pause waits for the sync; the others do not.  The same records reserve the numbers
+ * of queues, which count from 0.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -18,7 +18,7 @@
 
 #define FENCE_STEP 10000000 /* us */
 #define NUMBER_STEP 65536
-#define SPARE 16384 /* more than are used between two questions whether there are any */
+#define SPARE 16384 /* more than are used between two checks */
 #define COMPACT_MIN (1024 * 1024)
 #define COMPACT_PART 512     /* tickets copied in one step, */
 #define COMPACT_BYTES 262144 /* unless these are more */
@@ -42,21 +42,21 @@ static struct local_marks store_next(const struct local_store *store)
                                 .number = lockspace_next_number(store->space)};
 }
 
-/* Whether so many from the next on are below the marks. */
+/* Are so many from the next on below the marks? */
 static bool store_covers(const struct local_marks *marks, const struct local_marks *next, uint64_t fences,
                          uint64_t numbers)
 {
     return next->fence + fences <= marks->fence && next->number + numbers <= marks->number;
 }
 
-static struct local_marks store_ahead(const struct local_store *store)
+static struct local_marks store_next_reservation(const struct local_store *store)
 {
     struct local_marks next = store_next(store);
     return (struct local_marks){.fence = MAX(next.fence + store->fence_step, store->reserving.fence),
                                 .number = MAX(next.number + NUMBER_STEP, store->reserving.number)};
 }
 
-static void store_take_reserved(struct local_store *store)
+static void store_finish_reservation(struct local_store *store)
 {
     if (store->reserving_sequence && journal_synced(store->journal) >= store->reserving_sequence) {
         store->reserved = store->reserving;
@@ -64,12 +64,12 @@ static void store_take_reserved(struct local_store *store)
     }
 }
 
-/* Asks for the next step when half of this one is used up; and once more, if the disk takes so long that what it was
- * asked for does not do either. */
+/* Reserves the next step when half of this one is used up, and another if the sync takes so long that the pending
+ * step is nearly used up as well. */
 static void store_reserve(struct local_store *store)
 {
-    struct local_marks next = store_next(store), ahead = store_ahead(store);
-    store_take_reserved(store);
+    struct local_marks next = store_next(store), ahead = store_next_reservation(store);
+    store_finish_reservation(store);
     if (store_covers(&store->reserved, &next, store->fence_step / 2, NUMBER_STEP / 2) ||
         (store->reserving_sequence && store_covers(&store->reserving, &next, SPARE, SPARE))) {
         return;
@@ -97,10 +97,10 @@ bool local_store_may_number(struct local_store *store)
     return false;
 }
 
-uint64_t local_store_numbered(struct local_store *store)
+uint64_t local_store_fence_sequence(struct local_store *store)
 {
     struct local_marks next = store_next(store);
-    store_take_reserved(store);
+    store_finish_reservation(store);
     return store_covers(&store->reserved, &next, SPARE, SPARE) ? 0 : store->reserving_sequence;
 }
 
@@ -174,7 +174,7 @@ static void store_end_compaction(struct local_store *store, int error)
     store->compact_at = 2 * size + store->compact_min;
     if (error < 0) {
         journal_compact_abort(store->journal);
-        if (store->full) { /* its room is missed now */
+        if (store->full) { /* try again soon, because room is needed */
             store->compact_at = size + store->compact_min;
         }
         log_warning("%s/journal cannot be compacted: %s: it will be tried again later", store->directory,
@@ -184,7 +184,7 @@ static void store_end_compaction(struct local_store *store, int error)
     }
 }
 
-/* It has grown, or much of what made it grow has ended: half, or on a full disk an eighth. */
+/* Has the journal grown enough, or has a large part of its locks ended: half, or on a full disk an eighth? */
 static bool store_wants_compaction(struct local_store *store)
 {
     uint64_t size = journal_size(store->journal), now = local_store_locks(store);
@@ -198,7 +198,7 @@ static bool store_wants_compaction(struct local_store *store)
             journal_sequence(store->journal) - store->compact_sequence >= part);
 }
 
-/* On a full disk the room that is kept spare may be enough for what is left. */
+/* On a full disk it gives up the reserved room first, so that the new file may find room. */
 static int store_begin_anywhere(struct local_store *store)
 {
     store->compact_most = local_store_locks(store);
@@ -222,7 +222,7 @@ bool local_store_step(struct local_store *store)
         break;
     case COMPACT_COPYING:
         r = store_copy_part(store);
-        if (r == 0 && store->untimed) { /* behind all deadlines */
+        if (r == 0 && store->untimed) { /* the new file needs the record after its deadlines */
             store->untimed = false;
             local_store_put_untimed(store);
         }
@@ -245,7 +245,7 @@ bool local_store_step(struct local_store *store)
     return store->compacting == COMPACT_COPYING;
 }
 
-/* Rewrites the journal now, before anybody is served. */
+/* Rewrites the journal now, before the first request. */
 static int store_rewrite(struct local_store *store)
 {
     int r = store_begin_compaction(store);
@@ -274,7 +274,7 @@ static int store_rewrite(struct local_store *store)
 
 static char *store_read_boot_id(const struct local_options *options)
 {
-    /* without it every start counts as a reboot: terms get longer, never shorter */
+    /* without a boot id every start counts as a reboot: terms get longer, never shorter */
     return options->boot_id ? g_strdup(options->boot_id) : journal_boot_id();
 }
 
@@ -301,8 +301,7 @@ static void store_log_restored(struct local_store *store, const struct local_res
     }
 }
 
-/* Adds to the journal that a session begins, what has ended since the last one, and
- * which fencing tokens are reserved. */
+/* Appends a new session, the ends and grants since the last one, and a reservation. */
 static int store_continue_journal(struct local_store *store, const struct local_session *session,
                                   const struct local_restored *restored)
 {
@@ -319,17 +318,17 @@ static int store_continue_journal(struct local_store *store, const struct local_
     return store_put_marks(store, store->reserving);
 }
 
-/* After a reboot no deadline of the journal means anything, and of renewals that are
- * missing none can be told: it is written anew, the second only if there is room. */
+/* Rewrites the journal if its deadlines are not valid: after a reboot or, if there is
+ * room, where renewals are missing.  Otherwise appends to it. */
 static int store_begin_session(struct local_store *store, const struct local_session *session,
                                const struct local_restored *restored)
 {
     lockspace_raise_fence(store->space, clock_wall_us());
-    store->reserving = store_ahead(store);
-    bool anew = !restored->same_boot || restored->untimed;
-    int r = anew ? store_rewrite(store) : 0;
+    store->reserving = store_next_reservation(store);
+    bool rewrite = !restored->same_boot || restored->untimed;
+    int r = rewrite ? store_rewrite(store) : 0;
     bool full = r == -ENOSPC || r == -EDQUOT;
-    if (restored->same_boot && (!anew || full)) {
+    if (restored->same_boot && (!rewrite || full)) {
         r = store_continue_journal(store, session, restored);
     }
     if (r == 0) {
@@ -384,7 +383,7 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
         r = store_restore(store, replay, cut, error, error_size);
     }
     local_replay_free(replay);
-    malloc_trim(0); /* what was gathered is as large as what is kept */
+    malloc_trim(0); /* the replay took as much memory as the lockspace */
     if (r < 0) {
         journal_close(store->journal);
         store->journal = NULL;
@@ -396,7 +395,7 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
     return 0;
 }
 
-/* After a clean end numbers go on without a gap, and tokens behind the last. */
+/* Gives back unused reservations: after a clean end numbers and tokens go on without a gap. */
 static void store_write_exact_numbers(struct local_store *store)
 {
     GHashTableIter iter;

@@ -1,21 +1,23 @@
-/* store: what a local backend writes down, and how it reads it back.
+/* store: the contents of a local backend's journal.
  *
  * Turns leases, directories, sessions and reservations of fencing tokens into
- * journal records; on opening, fills a lockspace from them.  Of tickets leases
- * are kept, and handle locks that hold; waits by a handle and
- * provisional locks end with the daemon.  A handle lock ends with its host: it is
- * never synced for its own sake, and its deadline is not kept.
+ * journal records; on opening, fills a lockspace from them.  The journal keeps
+ * leases, and handle locks that hold.  Waiting handle locks and provisional locks
+ * end with the daemon.  A handle lock ends with its host, so no sync is made for
+ * it, and its deadline is not kept.
  *
- * A session is one run of the daemon: its boot id tells whether the deadlines
- * (CLOCK_BOOTTIME) in the records after it still mean anything.  Its record comes
- * again when the wall clock was set, by which times are told after a reboot.
+ * A session is one run of the daemon.  The deadlines (CLOCK_BOOTTIME) in the
+ * records after it are valid only in the boot that its boot id names; after a
+ * reboot, ages follow from the wall clock, so a session record is repeated when
+ * the wall clock was set.
  *
- * A store whose disk is full takes no new lock, BACKEND_FULL, until there is room
- * again, but goes on: the ends of all leases have their room on the disk
- * beforehand, and one record says that renewals may be missing from then on.
+ * While its disk is full a store refuses new locks (BACKEND_FULL), and renews and
+ * releases: room for the ends of all leases is reserved on the disk, and one
+ * record says that renewals may be missing from then on.
  *
  * The local_store_put_ functions only add to a batch; local_store_commit writes
- * it.  Any prefix of a batch must be a state that may be found after a crash.
+ * it.  After a crash any prefix of a batch may be found, so each must be a valid
+ * state.
  */
 #ifndef BACKEND_LOCAL_STORE_H
 #define BACKEND_LOCAL_STORE_H
@@ -28,41 +30,41 @@
 
 struct local_store; /* opaque */
 
-/* Opens the journal and restores directories, leases and handle locks into `space`, `due` in
- * a millisecond, very many of them one after the other.  0, or -errno with one line in `error`. */
+/* Opens the journal and restores directories, leases and handle locks into `space`.  The
+ * restored locks become due from the first millisecond on, 50 in each.  0, or -errno with
+ * one line in `error`. */
 int local_store_open(const struct local_options *options, struct lockspace *space, struct local_store **ret_store,
                      char *error, size_t error_size);
 
-/* Writes the exact next fencing token, and closes.  NULL is allowed. */
+/* Gives back unused reservations of numbers, and closes.  NULL is allowed. */
 void local_store_close(struct local_store *store);
 
-/* `synced` is called from another thread whenever local_store_synced, or
- * local_store_step, may have something new; NULL: never again. */
+/* Sets what another thread calls when local_store_synced may have grown, or
+ * local_store_step has work again; NULL: nothing. */
 void local_store_on_synced(struct local_store *store, void (*synced)(void *arg), void *arg);
 
-/* Whether the directory and what is in it are still where the next daemon would
- * look.  Once they are not, nothing may be granted any more, of any kind: another
- * daemon may grant the same names. */
+/* Are the journal's files still at their paths?  Once they are not, the store must
+ * grant nothing: another daemon may grant the same names there. */
 bool local_store_in_place(struct local_store *store);
 
-/* Whether fencing tokens and numbers of queues may be given out: they are reserved, or
- * will be.  Until then, who is given one must not hear of it: see local_store_numbered. */
+/* May fencing tokens and numbers of queues be given out?  True also while their
+ * reservation is pending: see local_store_fence_sequence. */
 bool local_store_may_number(struct local_store *store);
 
-/* What local_store_synced must reach for the next token and number not to come again once
- * they are given, not even after power loss; 0: it has. */
-uint64_t local_store_numbered(struct local_store *store);
+/* Report the next token or number only once local_store_synced has reached this; 0: at
+ * once.  Then it is reserved, and not given out again even after a loss of power. */
+uint64_t local_store_fence_sequence(struct local_store *store);
 
-/* Whether a lease of usual size would find room on the disk. */
+/* Is there room on the disk for a lease of usual size? */
 enum backend_result local_store_may_keep(struct local_store *store);
 
-/* Whether the renewals of `count` leases would. */
+/* Is there room for the renewals of `count` leases? */
 bool local_store_may_renew(struct local_store *store, size_t count);
 
 /* BACKEND_OK, or BACKEND_UNREACHABLE once the journal failed, or BACKEND_FULL if
- * the disk is full or the record would be too long.  Never FULL are the end of a
- * ticket, a lease's renewal, and a lease's `granted`: its turn in a queue it stands in.
- * `replaces`: the fencing token under which the ticket was written down before; 0: none. */
+ * the disk is full or the record would be too long.  Ends, and a lease's renewals
+ * and `granted` (the grant after a wait), are never FULL.
+ * `replaces`: the ticket's fencing token in its earlier record; 0: none. */
 enum backend_result local_store_put_lease(struct local_store *store, const struct local_lease *lease);
 enum backend_result local_store_put_ticket(struct local_store *store, const struct backend_ticket *ticket,
                                            uint64_t replaces);
@@ -78,26 +80,26 @@ enum backend_result local_store_put_directory(struct local_store *store, const c
                                               const struct backend_directory *directory);
 enum backend_result local_store_put_rmdir(struct local_store *store, const char *name);
 
-/* To be called when a sequence ticket has been made, whatever its kind: the
- * directory's numbers go on after a restart. */
+/* Call it for each new sequence ticket, of any kind, so that the directory's
+ * numbers go on after a restart. */
 enum backend_result local_store_put_number(struct local_store *store, const struct backend_ticket *ticket);
 
-/* Writes the batch; BACKEND_OK, BACKEND_UNREACHABLE or, if the filesystem can
- * keep no room, BACKEND_FULL: then ends are written when that is possible again,
- * before anything else.  `*ret_sequence` is what
- * local_store_synced must reach for all of it to survive the host; 0 if
- * nothing in it must: the batch was empty, or had only handle locks.  With sync_always the sync has been asked for. */
+/* Writes the batch; BACKEND_OK, BACKEND_UNREACHABLE or, if the filesystem cannot
+ * reserve room, BACKEND_FULL: then ends are written as soon as possible, before
+ * anything else.  `*ret_sequence`: once local_store_synced has reached it, all of
+ * the batch survives the host; 0: nothing in it must.  With sync_always the sync
+ * has been started. */
 enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_sequence);
 
 bool local_store_failed(const struct local_store *store);
 
-/* Address and journal, and when and why it failed if it has. */
+/* Fills in the address, the journal's size, and any failure. */
 void local_store_status(struct local_store *store, struct backend_status *status);
 
 uint64_t local_store_synced(const struct local_store *store);
 
-/* Carries compaction on, when the journal has grown enough, by about a
- * millisecond's work; true if it should be called again without waiting. */
+/* Begins or continues compaction, by about a millisecond's work; true if it should
+ * be called again without waiting. */
 bool local_store_step(struct local_store *store);
 
 #endif

@@ -1,4 +1,4 @@
-/* write: adds records to the journal, and keeps room on the disk for those that must not be refused; see store.h. */
+/* write: appends records to the journal, and reserves room on the disk for those that must not fail; see store.h. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,12 +7,13 @@
 #include "backend/log.h"
 
 #define NUMBER_STEP 1024 /* numbers of sequence tickets reserved at a time */
-#define SPARE 131072     /* room kept for what is written on a full disk, */
-#define SPARE_END 32     /* with the end of each lease, */
-#define USUAL_LEASE 2048 /* beside a lease that is still to be decided, */
-#define UNDECIDED 512    /* with each that is, whose close is answered before it is written, */
-#define RECORD_FRAME 32  /* and what is around a record */
-#define WALL_STEP 100    /* ms: by this the wall clock was set, as both are kept in step */
+/* Bytes of room: */
+#define SPARE 131072     /* reserved for records on a full disk */
+#define SPARE_END 32     /* reserved for the end of each lock */
+#define USUAL_LEASE 2048 /* needed to grant a new lease */
+#define UNDECIDED 512    /* reserved for each provisional lock, whose close is answered before its record is written */
+#define RECORD_FRAME 32  /* around a record */
+#define WALL_STEP 100    /* ms: if the two clocks differ by more, the wall clock was set */
 
 void local_store_report_failure(struct local_store *store)
 {
@@ -21,7 +22,7 @@ void local_store_report_failure(struct local_store *store)
         return;
     }
     store->reported = true;
-    store->failed = clock_now();
+    store->failed_at = clock_now();
     log_error("%s/journal: %s: no new lock is granted, and what is renewed or released from now on is not kept, so it "
               "may be lost or come back: replace the disk, then unmount and mount again",
               store->directory, g_strerror(failed));
@@ -43,17 +44,17 @@ static void write_set_full(struct local_store *store, int error)
         log_error("%s/journal: %s: no new lock is granted until there is room again; what is held is renewed and "
                   "released as before",
                   store->directory, g_strerror(-error));
-        store->compact_at = 0; /* it may be full of what has ended */
+        store->compact_at = 0; /* the journal may be full of ended locks */
     } else {
         log_info("%s/journal has room again: locks are granted", store->directory);
         if (store->untimed) {
-            store->compact_at = 0; /* the deadlines, as they are by now */
+            store->compact_at = 0; /* to record the deadlines again */
         }
     }
 }
 
-/* Whether a record may be added; what must be written on a full disk keeps its
- * room behind it, but for the part that is left out. */
+/* May a record be appended?  The room behind it stays reserved, except for `part` bytes
+ * that this record may use. */
 static enum backend_result write_make_room(struct local_store *store, size_t length, uint64_t part)
 {
     uint64_t spare = SPARE + local_store_locks(store) * SPARE_END + lockspace_keep_candidates(store->space) * UNDECIDED;
@@ -69,7 +70,7 @@ static enum backend_result write_make_room(struct local_store *store, size_t len
     return r < 0 ? BACKEND_FULL : BACKEND_OK;
 }
 
-/* Ends that found no room go before anything else. */
+/* Appends ends whose batch was dropped, before any other record. */
 static void write_put_unwritten(struct local_store *store)
 {
     if (!store->unwritten) {
@@ -88,7 +89,8 @@ struct local_session local_store_present_session(const struct local_store *store
     return (struct local_session){.boottime = clock_now(), .wall = clock_wall(), .boot_id = store->boot_id};
 }
 
-/* After a reboot only the wall clock tells how old a lease is: by what it was last. */
+/* After a reboot the age of a lease follows from the wall clock, so a new session record is needed when that was set.
+ */
 static void write_put_wall(struct local_store *store)
 {
     struct local_session session = local_store_present_session(store);
@@ -107,7 +109,7 @@ enum backend_result local_store_put(struct local_store *store, enum local_record
                                     size_t length)
 {
     write_put_unwritten(store);
-    if (type != LOCAL_END) { /* what is over has no age */
+    if (type != LOCAL_END) { /* an ended lease has no age */
         write_put_wall(store);
     }
     int r = journal_append(store->journal, (uint8_t)type, payload, length);
@@ -134,7 +136,7 @@ enum backend_result local_store_put_record(struct local_store *store, enum local
     return local_store_put(store, type, store->record->data, store->record->len);
 }
 
-/* One that may be refused. */
+/* Appends store->record if there is room. */
 static enum backend_result write_put_with_room(struct local_store *store, enum local_record type, uint64_t part)
 {
     enum backend_result result = write_make_room(store, store->record->len, part);
@@ -142,12 +144,11 @@ static enum backend_result write_put_with_room(struct local_store *store, enum l
         result = local_store_put_record(store, type);
     }
     if (result == BACKEND_OK && (type == LOCAL_LEASE || type == LOCAL_RENEWALS)) {
-        store->untimed = false; /* of this one it is not true any more, and may be again */
+        store->untimed = false; /* further missing renewals need another UNTIMED record */
     }
     return result;
 }
 
-/* Instead of renewals, on a full disk: one does for all that follow. */
 enum backend_result local_store_put_untimed(struct local_store *store)
 {
     enum backend_result result = BACKEND_OK;
@@ -158,7 +159,7 @@ enum backend_result local_store_put_untimed(struct local_store *store)
     return result;
 }
 
-/* Deadlines: they can do without a record of their own. */
+/* For deadlines: on a full disk UNTIMED replaces the record. */
 static enum backend_result write_put_timed(struct local_store *store, enum local_record type)
 {
     enum backend_result result = write_put_with_room(store, type, 0);
@@ -175,7 +176,7 @@ bool local_store_may_renew(struct local_store *store, size_t count)
     return write_make_room(store, count * 3 * sizeof(uint64_t) + RECORD_FRAME, 0) != BACKEND_FULL;
 }
 
-/* It is a lock already: its own part, and half of the spare room, is for those. */
+/* The lock is granted already, so its own reserved part, and half of the spare room, may be used. */
 enum backend_result local_store_put_lease(struct local_store *store, const struct local_lease *lease)
 {
     local_record_lease(local_store_fresh_record(store), lease);
@@ -227,8 +228,8 @@ enum backend_result local_store_put_ticket(struct local_store *store, const stru
     return write_put_ticket(store, ticket, replaces, 0);
 }
 
-/* What is to be found after a restart follows from the queue as it was, too; but for a handle lock, whose room was
- * kept while it waited. */
+/* A lease may lack this record: a restart derives the grant from the queue.  A handle lock may not, so its room was
+ * reserved while it waited. */
 enum backend_result local_store_put_granted(struct local_store *store, const struct backend_ticket *ticket)
 {
     return local_store_put_granted_as(store, ticket, 0);
@@ -280,8 +281,7 @@ enum backend_result local_store_put_change(struct local_store *store, uint64_t f
     return write_put_with_room(store, LOCAL_CHANGE, 0);
 }
 
-/* The directory as it is to be found after a crash: its numbers go on behind
- * those that are reserved. */
+/* After a crash the directory's numbers go on behind the reserved ones. */
 void local_store_record_directory(struct local_store *store, const char *name,
                                   const struct backend_directory *directory)
 {
@@ -325,7 +325,7 @@ enum backend_result local_store_put_number(struct local_store *store, const stru
     g_hash_table_replace(store->numbers, g_strdup(name), g_memdup2(&next, sizeof(next)));
     enum backend_result result = local_store_put_directory(store, name, &info.directory);
     if (result != BACKEND_OK) {
-        g_hash_table_remove(store->numbers, name); /* to be asked for again */
+        g_hash_table_remove(store->numbers, name);
     }
     return result;
 }
@@ -339,8 +339,8 @@ enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_
     store->pending = false;
     int r = journal_commit(store->journal);
     if (r < 0) {
-        g_hash_table_remove_all(store->numbers); /* to be asked for again */
-        store->wall = INT64_MIN / 2;             /* and to be told */
+        g_hash_table_remove_all(store->numbers); /* reserve them again */
+        store->wall = INT64_MIN / 2;             /* record the session again */
     }
     if (r < 0 && !journal_failed(store->journal)) {
         store->unwritten = store->ends->len > 0;
@@ -366,17 +366,17 @@ enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_
     return BACKEND_OK;
 }
 
-/* Looked at once in a millisecond: no daemon starts within that. */
+/* Checks once in a millisecond: no daemon starts within that. */
 bool local_store_in_place(struct local_store *store)
 {
     clock_ms now = clock_now();
-    if (store->displaced || store->looked == now) {
+    if (store->displaced || store->checked_at == now) {
         return !store->displaced;
     }
-    store->looked = now;
+    store->checked_at = now;
     store->displaced = !journal_in_place(store->journal);
     if (store->displaced) {
-        store->missed = now;
+        store->displaced_at = now;
         log_error("%s was removed or replaced under this mount: another leasefs may grant the same names there, so "
                   "nothing is granted here any more: unmount, and mount again",
                   store->directory);
@@ -392,21 +392,21 @@ bool local_store_failed(const struct local_store *store)
 void local_store_status(struct local_store *store, struct backend_status *status)
 {
     int failed = journal_failed(store->journal);
-    local_store_report_failure(store); /* if nobody has noticed yet */
+    local_store_report_failure(store);
     status->address = g_strconcat("local:", store->directory, NULL);
     status->has_journal = true;
     status->journal_bytes = journal_size(store->journal);
     status->journal_records = journal_sequence(store->journal);
     if (failed) {
         status->away = true;
-        status->since = store->failed;
+        status->since = store->failed_at;
         status->why = g_strdup_printf("%s/journal: %s", store->directory, g_strerror(failed));
     } else if (!local_store_in_place(store)) {
         status->away = true;
-        status->since = store->missed;
+        status->since = store->displaced_at;
         status->why = g_strdup_printf("%s was removed or replaced", store->directory);
     }
-    local_store_may_keep(store); /* perhaps there is room by now */
+    local_store_may_keep(store); /* updates store->full */
     if (store->full) {
         g_ptr_array_add(
             status->warnings,

@@ -35,7 +35,7 @@ m+|backend/lockspace/lockspace.c|    space->next_fence++;\n|
 m+|backend/lockspace/lockspace.c|fence ? BACKEND_RELEASED : BACKEND_BROKEN|fence ? BACKEND_BROKEN : BACKEND_BROKEN
 m+|backend/lockspace/lockspace.c|(!fence \\|\\| t->head.fence == fence)|(!fence \\|\\| t->head.fence >= fence)
 m+|backend/clock.c|    return clock_milliseconds(CLOCK_BOOTTIME);|    return clock_milliseconds(CLOCK_REALTIME);
-m+|backend/local/loop.c|    return ticket == l->telling \\|\\| (event && event->flags & EVENT_ENDED);|    return false;
+m+|backend/local/loop.c|    return ticket == l->reporting_end \\|\\| (event && event->flags & EVENT_ENDED);|    return false;
 m+|fs/hold/heirs.c|    if (who && who == hold->owner) {\n        return true; /* as in hold_is_owned_by */|    if (who) {\n        return true;
 m+|fs/hold/heirs.c|(fs->options->owner_user \\|\\| !lives) && uid == hold->uid|uid == hold->uid
 m|fs/hold/heirs.c|    return (lives && who && owner_descends(who, owner)) \\|\\| hold_is_descendant(who, opener) \\|\\||    return
