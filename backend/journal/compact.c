@@ -1,10 +1,10 @@
 /* compact: replaces the journal by a shorter one while it is in use.
  *
- * The order that makes every crash harmless: the new file is complete and
- * synced before it takes the old one's name; a sync that is asked for between
- * these two syncs both files, and the first one after the change also syncs the
- * directory before it is told, so what was told to be synced is so under either
- * name.  The new file is not mapped before it has a mark on the disk.
+ * This order makes every crash harmless.  The new file is complete and synced before
+ * it takes the old one's name.  A sync between these two steps syncs both files.  The
+ * first sync after the rename also syncs the directory before it is reported.  So a
+ * reported sync covers the journal whichever file a crash leaves under its name.  The
+ * new file is not mapped before it has a mark on the disk.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,8 +40,8 @@ int journal_compact_begin(struct journal *j)
     return r;
 }
 
-/* The errno (negative) for which the new file is no good; else `ret_compaction` is how far it has come. */
-static int compact_look(struct journal *j, enum journal_compaction *ret_compaction)
+/* -errno if the new file cannot be used; else 0, and `ret_compaction` is its state. */
+static int compact_check(struct journal *j, enum journal_compaction *ret_compaction)
 {
     pthread_mutex_lock(&j->mutex);
     *ret_compaction = j->compaction;
@@ -53,7 +53,7 @@ static int compact_look(struct journal *j, enum journal_compaction *ret_compacti
 static int compact_error(struct journal *j)
 {
     enum journal_compaction compaction;
-    return compact_look(j, &compaction);
+    return compact_check(j, &compaction);
 }
 
 int journal_compact_append(struct journal *j, uint8_t type, const void *payload, size_t length)
@@ -71,7 +71,7 @@ int journal_compact_finish(struct journal *j)
     if (r < 0) {
         return r;
     }
-    /* Now, if it can be had; else when the old file has made place. */
+    /* If there is no room now, there is when the old file is removed. */
     if (!j->roomless) {
         journal_file_make_room(&j->next, j->spare);
     }
@@ -89,7 +89,7 @@ int journal_compact_finish(struct journal *j)
 
 bool journal_compact_ready(const struct journal *j)
 {
-    struct journal *locked = (struct journal *)j; /* for the mutex alone */
+    struct journal *locked = (struct journal *)j; /* only for the mutex */
     pthread_mutex_lock(&locked->mutex);
     bool ready = j->compaction == JOURNAL_COMPACT_READY || (j->compaction != JOURNAL_COMPACT_NONE && j->compact_error);
     pthread_mutex_unlock(&locked->mutex);
@@ -101,7 +101,7 @@ int journal_compact_swap(struct journal *j)
     enum journal_compaction compaction = JOURNAL_COMPACT_NONE;
     int r = journal_commit(j);
     if (r == 0) {
-        r = compact_look(j, &compaction);
+        r = compact_check(j, &compaction);
     }
     if (r == 0 && compaction != JOURNAL_COMPACT_READY) {
         r = -EAGAIN;

@@ -12,7 +12,7 @@
 
 #include "backend/journal/file.h"
 
-/* As mkdir -p with mode 0700; what is there stays as it is. */
+/* mkdir -p with mode 0700. */
 static int directory_make(const char *path)
 {
     char *part = g_strdup(path);
@@ -70,8 +70,8 @@ static int directory_open(struct journal *j, char *error, size_t error_size)
     return 0;
 }
 
-/* Opens the path anew, as the next daemon would: the directory's descriptor stays
- * good when another directory has taken its name. */
+/* Opens the path again, as the next daemon would, because another directory may have
+ * that name now. */
 static bool directory_is_at_path(const struct journal *j, const char *name, int fd)
 {
     char path[PATH_MAX];
@@ -79,7 +79,7 @@ static bool directory_is_at_path(const struct journal *j, const char *name, int 
     g_snprintf(path, sizeof(path), "%s/%s", j->path, name);
     int found = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     if (found < 0) {
-        return errno == EMFILE || errno == ENFILE || errno == ENOMEM; /* not known: do not accuse anybody */
+        return errno == EMFILE || errno == ENFILE || errno == ENOMEM; /* cannot know: assume that it is there */
     }
     bool same = fstat(fd, &ours) == 0 && fstat(found, &there) == 0 && ours.st_ino == there.st_ino &&
                 ours.st_dev == there.st_dev;
@@ -91,12 +91,12 @@ bool journal_in_place(struct journal *j)
 {
     struct stat st;
     if (fstat(j->file.fd, &st) == 0 && (uint64_t)st.st_size < j->file.size) {
-        journal_fail(j, EIO); /* somebody has cut it */
+        journal_fail(j, EIO); /* it was truncated */
     }
     return directory_is_at_path(j, LOCK_NAME, j->lock) && directory_is_at_path(j, JOURNAL_NAME, j->file.fd);
 }
 
-/* Nothing else may be where our files are: not a link, a pipe, a device, or another user's. */
+/* Refuses a link, a pipe, a device, or another user's file at the path of a journal file. */
 static int directory_check_file(const struct journal *j, const char *name, char *error, size_t error_size)
 {
     struct stat st = {0};
@@ -132,7 +132,7 @@ static int directory_take_lock(struct journal *j, char *error, size_t error_size
         }
         int length = g_snprintf(pid, sizeof(pid), "%-*d\n", JOURNAL_PID_SIZE - 1, (int)getpid());
 
-        /* only to be read by people; a full disk must not keep leases from being released */
+        /* the pid is only for people, so a full disk is no error here */
         if (ftruncate(j->lock, JOURNAL_LOCK_SIZE) < 0 || pwrite(j->lock, pid, (size_t)length, 0) < 0) {
             return 0;
         }
@@ -171,8 +171,8 @@ static int directory_create_journal(struct journal *j, char *error, size_t error
     return r;
 }
 
-/* Writes the journal's mark to the disk, and allows the mapping; without room for the mark there is no mapping.  After
- * a reboot all records that were read came from the disk, so they count as synced. */
+/* Writes the journal's mark to the disk, and allows the mapping if there was room for the mark.  After a reboot all
+ * records that were read came from the disk, so they count as synced. */
 static int directory_mark_journal(struct journal *j, char *error, size_t error_size)
 {
     struct journal_mark *mark = &j->file.mark;

@@ -1,10 +1,9 @@
 /* file: writes and reads one file of records.
  *
- * Reading decides between a torn tail and damage.  Behind a bad record it looks
- * at every offset for a record whose checksum continues the chain from the last
- * good record, from the bad record as it stands there, or from the four bytes
- * before it (the bad record's stored checksum); one is enough to know that
- * something was lost in the middle.
+ * Reading distinguishes a torn tail from damage.  Behind a bad record it tries every
+ * offset for a good record: one whose checksum continues the chain from the last good
+ * record, from the bytes of the bad record, or from the four bytes before the offset
+ * (the bad record's stored checksum).  One good record proves damage in the middle.
  */
 #include "backend/journal/file.h"
 
@@ -21,7 +20,7 @@
 
 #define FORMAT 1
 #define READ_AHEAD (256 * 1024)
-#define BATCH_KEEP (1024 * 1024) /* a larger buffer is given back after its commit */
+#define BATCH_KEEP (1024 * 1024) /* a larger buffer is freed after its commit */
 #define MAP_STEP (64 * 1024)     /* mapped ahead */
 
 static const char magic[8] = "LEASEFS\n";
@@ -69,7 +68,7 @@ int journal_file_create(struct journal_file *file, int directory, const char *na
 {
     uint8_t header[JOURNAL_HEADER_SIZE];
     uint32_t salt;
-    if (getrandom(&salt, sizeof(salt), 0) < 0) { /* so few bytes come whole */
+    if (getrandom(&salt, sizeof(salt), 0) < 0) { /* never a part of so few bytes */
         return -errno;
     }
     memcpy(header, magic, sizeof(magic));
@@ -132,7 +131,7 @@ int journal_file_make_room(struct journal_file *file, uint64_t bytes)
     return 0;
 }
 
-/* Has the batch's place in memory: 0; 1 if it must be written with write(2), or -errno if the disk has no room. */
+/* Maps the part of the file for the batch: 0; 1 if it must be written with write(2), or -errno if the disk is full. */
 static int file_map_ahead(struct journal_file *file)
 {
     uint64_t need = file->size + file->batch->len;
@@ -155,8 +154,7 @@ static int file_map_ahead(struct journal_file *file)
     return journal_file_give_room_back(file) < 0 ? -EIO : 1;
 }
 
-/* A record is complete before the next one is begun: whenever the process is killed, there is no good record behind a
- * bad one. */
+/* Completes each record before it begins the next: if the process is killed, no good record follows a bad one. */
 static int file_copy_batch(struct journal_file *file)
 {
     int r = 0;
@@ -191,11 +189,10 @@ int journal_file_commit(struct journal_file *file)
     }
     file->chain = file->written_chain;
     file->sequence = file->written_sequence;
-    if (file->map.base && journal_is_full(r)) { /* nothing was written, and what room there is has its use */
+    if (file->map.base && journal_is_full(r)) { /* nothing was written; keep the reserved room */
         return r;
     }
-    /* what was written in part may stay when the journal ends with it: nobody was
-     * told of it, and reading cuts it off */
+    /* a part that was written may stay if the journal fails: it was not reported, and reading cuts it off */
     if (journal_file_give_room_back(file) < 0 && journal_is_full(r)) {
         return -EIO;
     }
@@ -227,8 +224,7 @@ struct reader {
     uint64_t offset;
 };
 
-/* Makes `need` bytes available: 1 if they are, 0 if the file ends before, or
- * -errno. */
+/* Makes `need` bytes available: 1, 0 if the file ends before, or -errno. */
 static int reader_fill(struct reader *r, size_t need)
 {
     if (r->length >= need) {
@@ -269,8 +265,8 @@ static void reader_skip(struct reader *r, size_t length)
     r->offset += length;
 }
 
-/* The size of the record that begins at the window's start, if it is whole and
- * its length makes sense; 0 if not; or -errno. */
+/* The size of the record at the window's start, if it is whole and its length is
+ * valid; 0 if not; or -errno. */
 static int reader_record_size(struct reader *r)
 {
     int filled = reader_fill(r, JOURNAL_RECORD_MIN);
@@ -290,7 +286,7 @@ static uint32_t file_checksum(const struct journal_file *file, uint32_t chain, c
     return crc32c(chain ^ file->salt, record, (size_t)size - 4);
 }
 
-/* Whether the record at the window's start continues one of these chains; or
+/* 1 if the record at the window's start continues one of these chains, 0 if not, or
  * -errno. */
 static int reader_record_is_good(struct reader *r, const struct journal_file *file, const uint32_t *chains,
                                  size_t count)
@@ -307,7 +303,8 @@ static int reader_record_is_good(struct reader *r, const struct journal_file *fi
     return 0;
 }
 
-/* 1 if any good record stands behind the bad one at the window's start.  There are only zeros from `data_end` on. */
+/* 1 if a good record follows the bad one at the window's start, 0 if not, or -errno.  From `data_end` on there are only
+ * zeros. */
 static int reader_good_behind(struct reader *r, const struct journal_file *file, uint64_t data_end)
 {
     uint64_t last = file->sequence + 1 + (r->end - r->offset) / JOURNAL_RECORD_MIN;
@@ -405,8 +402,8 @@ static int64_t file_find_zeros(int fd, uint64_t from, uint64_t end)
     return (int64_t)from;
 }
 
-/* A bad record begins at the window's start.  Cuts the file there if no good record is behind it, or if that part of
- * the file may not have reached the disk when the host stopped. */
+/* A bad record is at the window's start.  Cuts the file there if no good record follows, or if that part of the file
+ * may not have reached the disk when the host stopped. */
 static int file_settle_tail(struct journal_file *file, struct reader *r, const char *path, uint64_t *ret_cut,
                             char *error, size_t error_size)
 {
@@ -417,7 +414,7 @@ static int file_settle_tail(struct journal_file *file, struct reader *r, const c
     if (data_end < 0) {
         return (int)data_end;
     }
-    if ((uint64_t)data_end == bad) { /* room that was not used; the blocks may not be there in a copy of the file */
+    if ((uint64_t)data_end == bad) { /* unused room; a copy of the file may lack its blocks */
         file->size = bad;
         return journal_file_make_room(file, r->end - bad) < 0 ? journal_file_give_room_back(file) : 0;
     }

@@ -1,9 +1,8 @@
-/* journal: takes records, and syncs them from a thread of its own.
+/* journal: appends records, and syncs them from a thread of its own.
  *
- * The thread is started by the first sync, so a process may still fork after
- * journal_open, and by the first one after journal_rest.  It does nothing but
- * fdatasync, fsync, marks and close; everything else, failing included, is
- * decided by the caller's thread.
+ * The first sync after journal_open or journal_rest starts the thread, so a process
+ * may fork after journal_open.  The thread only syncs, writes marks and closes files;
+ * the caller's thread does everything else.
  */
 #include "backend/journal/journal.h"
 
@@ -13,7 +12,7 @@
 
 #include "backend/journal/file.h"
 
-#define ROOM_STEP (256 * 1024) /* taken ahead, so that it need not be asked for with each record */
+#define ROOM_STEP (256 * 1024) /* reserved at a time, so that few records need a system call for it */
 
 int journal_fail(struct journal *j, int error)
 {
@@ -22,8 +21,8 @@ int journal_fail(struct journal *j, int error)
     return -error;
 }
 
-/* One round of the thread, with the mutex held before and after: makes safe
- * what is committed now, and closes what is no longer used. */
+/* One round of the thread, with the mutex held before and after: syncs all that is
+ * committed now, and closes retired files. */
 static void journal_sync_round(struct journal *j)
 {
     bool both = j->compaction == JOURNAL_COMPACT_SYNCING || j->compaction == JOURNAL_COMPACT_READY;
@@ -61,7 +60,7 @@ static void journal_sync_round(struct journal *j)
     } else {
         atomic_store(&j->synced, target);
     }
-    if (both && compactions == j->compactions) { /* else it was another file */
+    if (both && compactions == j->compactions) { /* else the next file is another by now */
         if (next_error) {
             j->compact_error = next_error;
         }
@@ -107,7 +106,7 @@ int journal_need_thread(struct journal *j)
     if (j->threaded) {
         return 0;
     }
-    /* signals are for the loop */
+    /* only the loop's thread handles signals */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int r = pthread_create(&j->thread, NULL, journal_run_thread, j);
@@ -121,7 +120,7 @@ int journal_need_thread(struct journal *j)
 
 void journal_rest(struct journal *j)
 {
-    journal_map_close(&j->file.map); /* the next one is opened with the signal handlers that the process has by then */
+    journal_map_close(&j->file.map); /* the process may set its signal handlers before the next map is opened */
     if (!j->threaded) {
         return;
     }
@@ -170,7 +169,7 @@ int journal_commit(struct journal *j)
     }
     if (r < 0) {
         j->appended = atomic_load(&j->committed);
-        if (j->next.fd >= 0) { /* it has what was dropped */
+        if (j->next.fd >= 0) { /* it has the dropped records */
             pthread_mutex_lock(&j->mutex);
             j->compact_error = -r;
             pthread_mutex_unlock(&j->mutex);
@@ -214,7 +213,7 @@ int journal_make_room(struct journal *j, size_t bytes, uint64_t spare)
 void journal_give_room_back(struct journal *j)
 {
     if (!journal_failed(j) && journal_file_give_room_back(&j->file) < 0) {
-        journal_fail(j, EIO); /* where the next record goes is not certain */
+        journal_fail(j, EIO); /* the file's end is not known */
     }
 }
 

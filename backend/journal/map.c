@@ -2,9 +2,8 @@
  *
  * A store to a mapped page that the filesystem cannot back raises SIGBUS: the
  * file was truncated, the disk failed, or a copy-on-write filesystem is full.
- * While a record is copied, the handler puts memory of nobody's file in place of
- * the window and the copy ends there; the caller learns it as EIO.  Any other
- * SIGBUS is left to the handler that was there before.
+ * While a record is copied, the handler replaces the window by anonymous memory, and
+ * the copy returns EIO.  Any other SIGBUS goes to the earlier handler.
  */
 #include <errno.h>
 #include <signal.h>
@@ -34,12 +33,12 @@ static void map_on_sigbus(int number, siginfo_t *info, void *context)
         return;
     }
     sigaction(number, &map_former, NULL);
-    if (info->si_code <= 0) { /* sent: it does not come again by itself */
+    if (info->si_code <= 0) { /* sent by a process: it does not repeat by itself */
         raise(number);
     }
 }
 
-/* For each window: others may have set theirs since. */
+/* Called for each window, because others may have set their handler since. */
 static void map_catch_sigbus(void)
 {
     struct sigaction action = {.sa_sigaction = map_on_sigbus, .sa_flags = SA_SIGINFO | SA_ONSTACK}, former;

@@ -1,10 +1,9 @@
-/* mark: how much of a journal file is surely on the disk, kept in DIR/lock.
+/* mark: records in DIR/lock how much of a journal file is synced.
  *
  * The lock file has a line of MARK_PID bytes with the daemon's process, and two
  * lines of MARK_SIZE bytes: one for the journal, one for the file that compaction
- * writes.  A mark belongs to the file whose random number it names.  It is
- * written over in place, after a sync, and is not synced itself: an older one
- * only says less.
+ * writes.  A mark belongs to the file with the same salt.  It is overwritten in
+ * place after a sync, and is not synced itself: an older mark is also true.
  */
 #include <errno.h>
 #include <inttypes.h>
