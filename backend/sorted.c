@@ -120,7 +120,7 @@ static void sorted_split(struct sorted *set, struct skiplist_node *node, uint32_
     skiplist_insert(&set->blocks, next);
 }
 
-/* Fills the block before this node's with this block's first items, if no more than `most` are needed; returns how
+/* Fills the block before this node's with this block's first items, if at most `most` are needed; returns how
  * many. */
 static uint32_t sorted_give(struct skiplist_node *node, uint32_t most)
 {

@@ -5,9 +5,9 @@ set -eu
 export LC_ALL=C
 cd "${top_srcdir:-$(dirname "$0")/..}"
 
-# Folders of which all names are converted, with all below them; and folders, headers first, of which the comments are.
-rooms='fs backend/lockspace backend/remote backend/redis backend/redlock backend/zookeeper'
-prose='backend/lockspace backend/remote backend/redis'
+# Folders, with all below them, and files whose names are converted; and those whose comments are.
+rooms='fs backend/*.[ch] backend/journal backend/local backend/lockspace backend/remote backend/redis backend/redlock backend/zookeeper'
+prose='backend/*.[ch] backend/journal backend/local backend/lockspace backend/remote backend/redis'
 
 # Parts of names, between underscores: of a variable, field, function, type, macro or file.  In place of
 #   kin, odd         identity, compatible, conflict       told, untold    event, reported, invalidate

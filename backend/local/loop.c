@@ -171,7 +171,7 @@ enum backend_result local_may_grant(struct local *l, const char *name, bool kept
     if (strlen(name) >= LOCAL_NAME_MAX - 32) { /* room for the number of a sequence ticket */
         return BACKEND_INVALID;
     }
-    if (!l->store || !local_store_failed(l->store)) { /* a failed journal reserves no more tokens: save those left */
+    if (!l->store || !local_store_failed(l->store)) { /* a failed journal cannot reserve tokens: save those left */
         lockspace_raise_fence(l->space, clock_wall_us());
     }
     if (!l->store) {
