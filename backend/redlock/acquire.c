@@ -1,10 +1,13 @@
 /* acquire: takes locks, and waits for them.
  *
- * Asks all servers to set the key.  If a majority has, the lock's number is the greatest that one of these servers can
- * give.  That is written back, and the lock is granted once a majority has it: so the next holder gets a greater
- * number. Otherwise all servers get a release, also those that seem to have refused.  A waiter tries again after a
- * random pause, or when a majority of the servers reports a change of the key; the first waiter of this mount does so
- * for all.  A claim that does not wait tries a few times if nobody can have a majority, because the votes were split.
+ * 1. All servers get a request to set the key.
+ * 2. If a majority has set it, the fencing token is the greatest that one of these servers proposes.  It is written to
+ *    all servers, and the lock is granted once a majority has it: so the next holder gets a greater one.
+ * 3. Otherwise all servers get a release, also those that have refused.
+ *
+ * A waiter tries again after a random pause, or when a majority of the servers reports a change of the key; the first
+ * waiter of this mount does so for all.  A claim that does not wait tries a few times while votes are split, so that
+ * nobody can have a majority.
  */
 #include <string.h>
 
@@ -35,7 +38,7 @@ static void acquire_answer_busy(struct redlock_flow *flow, const char *word)
     redlock_query_clear(&holder);
 }
 
-/* How many of this mount wait before it. */
+/* How many tickets of this mount wait before it. */
 static int64_t acquire_rank(const struct remote_ticket *t, uint64_t number)
 {
     const struct remote_ticket *other;
@@ -46,7 +49,7 @@ static int64_t acquire_rank(const struct remote_ticket *t, uint64_t number)
     return rank;
 }
 
-/* It waits here; the servers know nothing of it. */
+/* A waiter is known only to its mount, not to the servers. */
 static void acquire_answer_queued(struct redlock_flow *flow)
 {
     struct redlock *r = flow->r;
@@ -60,7 +63,7 @@ static void acquire_answer_queued(struct redlock_flow *flow)
         r->order = MAX(r->order, (uint64_t)MAX(redlock_ballot_number(&flow->poll->ballots[i], 1), 0));
     }
     if (!answer.fence) {
-        answer.fence = ++r->order; /* its place among those of this mount; it is given a number when it holds */
+        answer.fence = ++r->order; /* its order among this mount's waiters, until it has a fencing token */
     }
     answer.rank = acquire_rank(t, answer.fence);
     answer.wait = redlock_flow_pause(r, clock_now() - t->head.acquired);
@@ -97,7 +100,7 @@ static void acquire_refused(struct redlock_flow *flow, enum vote_verdict verdict
 
 /* --- granted --- */
 
-/* `was`: the ticket with which its lock owner holds; or NULL. */
+/* `was`: the ticket with which its lock owner holds already, or NULL. */
 static void acquire_granted(struct redlock_flow *flow, const struct remote_ticket *was, clock_ms sent)
 {
     const struct remote_ticket *t = acquire_ticket(flow);
@@ -119,13 +122,13 @@ static void acquire_on_written(struct redlock_flow *flow)
     if (verdict == VOTE_OPEN) {
         return;
     }
-    if (verdict != VOTE_WON) { /* a server that had set it has failed */
+    if (verdict != VOTE_WON) { /* a server that had set the key has failed */
         bool answered = redlock_poll_answers(flow->poll) >= vote_majority(r->count);
         acquire_refused(flow, verdict == VOTE_LOST || answered ? VOTE_SPLIT : verdict, NULL);
         return;
     }
     redlock_hold_new(r, t, flow->id, flow->revision);
-    /* what was won is to be believed in until its number is written, or else it is asked for again */
+    /* if the keys have run out before the token was written, the deadline is in the past, so a renewal verifies it */
     acquire_granted(flow, NULL,
                     clock_now() < flow->deadline ? redlock_poll_sent(flow->poll, "ok") : flow->deadline - t->head.ttl);
 }
@@ -148,9 +151,9 @@ static void acquire_on_votes(struct redlock_flow *flow)
     redlock_hold_send(flow, &record, false, acquire_on_written);
 }
 
-/* --- joined: it holds with what another of its handle, or lock owner, holds --- */
+/* --- joined: it shares the key of a compatible holder --- */
 
-/* Not if yet another excludes it: a lock owner that joined its handle's flock. */
+/* NULL also if another holder conflicts with it. */
 static const struct remote_ticket *acquire_find_compatible(const struct remote_ticket *t)
 {
     const struct remote_ticket *other, *found = NULL;
@@ -166,14 +169,14 @@ static const struct remote_ticket *acquire_find_compatible(const struct remote_t
     return found;
 }
 
-/* What it was to hold with is lost, so it is asked for alone; who had that is told now. */
+/* The key that it wanted to share is lost: reports that to its holders, and requests a key of its own. */
 static void acquire_restart(struct redlock_flow *flow)
 {
     struct redlock *r = flow->r;
     char *lost = g_strdup(flow->id);
     redlock_poll_close(flow->poll, false);
     redlock_flow_continue_later(flow, 0, redlock_acquire_begin);
-    redlock_hold_report(r, lost, REMOTE_ENDED, BACKEND_LOST); /* who is told may cancel this one, too */
+    redlock_hold_report(r, lost, REMOTE_ENDED, BACKEND_LOST); /* may also cancel this flow */
     g_free(lost);
 }
 
@@ -182,7 +185,7 @@ static void acquire_on_joined(struct redlock_flow *flow)
     struct redlock *r = flow->r;
     const struct remote_ticket *t = acquire_ticket(flow), *was = acquire_find_compatible(t);
     struct remote_answer answer = {.outcome = REMOTE_REFUSED, .result = BACKEND_UNREACHABLE};
-    bool ended = !redlock_hold_find(r, t->id); /* a message has come before the answers: it was ended by name */
+    bool ended = !redlock_hold_find(r, t->id); /* revoked: the message came before the answers */
     enum vote_verdict verdict = ended ? VOTE_LOST : redlock_hold_verdict(flow);
     if (verdict == VOTE_OPEN) {
         return;
@@ -244,7 +247,7 @@ void redlock_acquire_begin(struct redlock_flow *flow)
 
 /* --- waiting --- */
 
-/* Of each place the first asks, in case no message came. */
+/* The first waiter of each lock tries again, in case a message was lost. */
 void redlock_acquire_heartbeat(struct remote *remote, struct remote_ticket *const *tickets, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -7,14 +7,14 @@
 #include "backend/redis/preflight.h"
 #include "backend/redlock/private.h"
 
-/* What can pass by itself. */
+/* Is this an error that may pass by itself? */
 static bool check_is_away(int result)
 {
     return result == -ECONNREFUSED || result == -EHOSTUNREACH || result == -ETIMEDOUT || result == -ECONNRESET ||
            result == -EIO;
 }
 
-/* Two addresses of one server would be two votes of it. */
+/* Refuses two addresses of one server, which would vote twice. */
 static int check_twins(const struct redlock_uri *uri, char *const *run_ids, char *error, size_t error_size)
 {
     for (unsigned i = 0; i < uri->count; i++) {

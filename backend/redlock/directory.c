@@ -1,15 +1,15 @@
 /* directory: makes, removes, changes and restores directories.
  *
  * A directory exists if a majority of the servers has it.  When a server comes back, this mount gives it the
- * directories that it has seen, as they are by then: it reads them first, and again if it has changed one before all
- * have answered.
+ * directories that it has seen.  It reads each first, because another mount may have changed it, and once more if it
+ * changes the directory itself before all servers have answered.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "backend/redlock/private.h"
 
-/* --- what is asked --- */
+/* --- requests --- */
 
 static void directory_fill(struct redlock *r, const char *name, const char *what, const struct remote_directory *d)
 {
@@ -43,7 +43,7 @@ static void directory_answer(struct redlock_flow *flow, enum backend_result resu
     remote_request_answer(request, result, 0);
 }
 
-/* A change is sent now: a look that was sent before does not tell of it. */
+/* A change is sent now: reads that were sent before will not have it. */
 static void directory_mark_crossed(const struct redlock_flow *change)
 {
     struct redlock_flow *flow;
@@ -63,7 +63,7 @@ static void directory_restore(struct redlock_flow *flow)
 
 static void directory_look(struct redlock_flow *flow);
 
-/* One that another mount has removed or changed since is so; one of which no majority knows anything is as it was. */
+/* Takes over what another mount has changed or removed.  Without a majority the directory stays as it is known here. */
 static void directory_on_looked(struct redlock_flow *flow)
 {
     const char *word;
@@ -155,7 +155,7 @@ void redlock_mkdir(struct redlock_flow *flow)
     directory_make(flow);
 }
 
-/* --- removing: if nothing is in it, as far as a majority knows --- */
+/* --- removing: if it is empty on a majority --- */
 
 static void directory_on_removed(struct redlock_flow *flow)
 {
@@ -169,7 +169,7 @@ static void directory_on_removed(struct redlock_flow *flow)
                 (strcmp(word, "missing") == 0 || strcmp(word, "notdirectory") == 0);
     if (verdict == VOTE_WON || gone) {
         remote_directory_cache_remove(&r->remote, flow->name);
-    } else { /* some may have removed it */
+    } else { /* some servers may have removed it */
         directory_restore(flow);
     }
     directory_answer(flow, verdict == VOTE_WON    ? BACKEND_OK

@@ -3,8 +3,8 @@
 
 #include "backend/redlock/private.h"
 
-#define SHARE 5           /* of a term, what one server may take at most */
-#define TIMEOUT_SHORT 100 /* ms: but this, where it is no more than half of the term */
+#define SHARE 5           /* one server may take this part of a term, */
+#define TIMEOUT_SHORT 100 /* or so many ms if that is at most half of the term */
 
 struct redlock_flow *redlock_flow_new(struct redlock *r, struct remote_request *request, const char *name)
 {

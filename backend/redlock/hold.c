@@ -1,9 +1,9 @@
-/* hold: what this mount holds, and its record on the servers.
+/* hold: the locks that this mount holds, and their records on the servers.
  *
- * Compatible tickets hold together; the value of the key is the id of the first.  A renewal extends the key where it
- * is, and gives it to the servers that lack it, which count from the next renewal on: had the lock been broken, or held
- * by another meanwhile, one server of each majority would have a greater number.  If a majority lacks it, though none
- * of them has started since, it was deleted, and the lock is released.
+ * Compatible tickets share a key, whose value is the id of the first.  A renewal extends the key, and gives it to
+ * servers that lack it; these count from the next renewal on.  That is safe: if the lock had been broken or held by
+ * another meanwhile, one server of each majority would have a greater number.  If a majority lacks the key without a
+ * restart, another client has deleted it, and the lock is lost.
  */
 #include <string.h>
 
@@ -114,7 +114,7 @@ int64_t redlock_hold_time_left(const struct remote_ticket *t)
     return left + left / 99 + 3; /* more than remote_deadline takes off */
 }
 
-/* How long the key is to last: others that hold with it may need it for longer, and to set something does not extend a
+/* How long the key must last, ms: other holders that share it may need it for longer, and REMOTE_SET does not extend a
  * fixed term. */
 static int64_t hold_term(const struct redlock *r, const struct redlock_flow *flow, const struct redlock_record *record)
 {
@@ -124,7 +124,7 @@ static int64_t hold_term(const struct redlock *r, const struct redlock_flow *flo
     bool ends = procedure == REMOTE_RELEASE || procedure == REMOTE_RELEASE_RANGE;
     int64_t term = procedure == REMOTE_RENEW ? flow->request->ttl : ends ? 0 : record->ttl;
     if (procedure == REMOTE_SET && t && t->ends != CLOCK_NEVER) {
-        term = MIN(term - 1, redlock_hold_time_left(t)); /* less than the record's, by which the script knows it */
+        term = MIN(term - 1, redlock_hold_time_left(t)); /* less than the record's: the script extends nothing then */
     }
     for (t = lock ? LIST_FIRST(&lock->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
         bool other = t->state == REMOTE_HELD && strcmp(t->id, flow->request->id) != 0 &&

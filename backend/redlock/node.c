@@ -1,8 +1,8 @@
 /* node: one server: what it reports of itself, and whether its vote counts.
  *
  * A server that has just started may have lost locks that are held, and could grant them again.  So it has no vote on a
- * claim until all terms have passed that it may have known ("delayed restarts").  This does not concern a server that
- * writes everything to its disk before it answers.
+ * claim until every term that it may have granted is over ("delayed restarts").  A server that writes everything to its
+ * disk before it answers has its vote at once.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "backend/redis/info.h"
 #include "backend/redlock/private.h"
 
-#define SLACK 1000 /* ms: servers tell their uptime in whole seconds */
+#define SLACK 1000 /* ms: servers report their uptime in whole seconds */
 
 int64_t redlock_node_hold_off(clock_ms now, clock_ms born, int64_t term)
 {
@@ -43,8 +43,8 @@ unsigned redlock_nodes_up(const struct redlock *r)
     return up;
 }
 
-/* Which other server is the same process, be it that both are being connected to; NULL: none.  One that is away may
- * have another address now. */
+/* Another configured server that is the same process; NULL: none.  Both may be connecting.  A server that has been away
+ * for longer does not count, because it may have moved to this address. */
 static const struct redlock_node *node_twin(const struct redlock_node *node, const char *run_id)
 {
     for (unsigned i = 0; i < node->r->count; i++) {
@@ -57,7 +57,7 @@ static const struct redlock_node *node_twin(const struct redlock_node *node, con
     return NULL;
 }
 
-/* Why it cannot be used; a new string, or NULL. */
+/* Why the server cannot be used, a new string; NULL: it can. */
 static char *node_fault(const struct redlock_node *node, const char *info, const char *run_id)
 {
     GPtrArray *errors = g_ptr_array_new_with_free_func(g_free);

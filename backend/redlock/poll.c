@@ -1,7 +1,8 @@
-/* poll: one question to all servers, and their votes.
+/* poll: one request to all servers, and their votes.
  *
- * The vote of a server is the first word of its answer.  For a lock that another holds it is the holder; for a name
- * that is free or unknown it is VOTE_NOTHING.  A server that is held off has no vote where it may have lost something.
+ * The vote of a server is the first word of its answer.  For a lock that another holds, the vote names the holder; for
+ * a name that is free or unknown it is VOTE_NOTHING.  An answer of a held-off server that may be due to lost data is an
+ * absence.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,18 +11,18 @@
 
 #define AWAY_TIMEOUT 1 /* ms, of a request to a server that has been away for longer than a request takes */
 
-/* --- what is asked --- */
+/* --- requests --- */
 
 char *redlock_key(const struct redlock *r, const char *name)
 {
     return *name ? g_strconcat(r->before, name, r->behind, NULL)
-                 : g_strconcat("lfs:", r->before, "/", r->behind, NULL); /* no name has that */
+                 : g_strconcat("lfs:", r->before, "/", r->behind, NULL); /* no lock can have this key */
 }
 
 bool redlock_is_name(const struct redlock *r, const char *name)
 {
     char *key = redlock_key(r, name);
-    bool is = !*name || !g_str_has_prefix(key, "lfs:"); /* as side keys begin */
+    bool is = !*name || !g_str_has_prefix(key, "lfs:"); /* side keys begin with lfs: */
     g_free(key);
     return is;
 }
@@ -92,7 +93,7 @@ void redlock_poll_fill_list(struct redlock *r, const char *directory, const char
     g_free(before);
 }
 
-/* --- what is answered --- */
+/* --- answers --- */
 
 static GBytes *poll_copy(const redisReply *e)
 {
@@ -122,7 +123,7 @@ GBytes *redlock_ballot_bytes(const struct redlock_ballot *ballot, guint index, g
     return g_bytes_new(data, MIN(length, max));
 }
 
-/* What a server that is held off may say only because it has forgotten. */
+/* May a held-off server give this answer only because it has lost data? */
 static bool poll_may_have_forgotten(const struct redlock_poll *poll, const char *word)
 {
     return strcmp(word, "missing") == 0 || strcmp(word, "nothing") == 0 || strcmp(word, "gone") == 0 ||
@@ -157,7 +158,7 @@ static void poll_free(struct redlock_poll *poll)
     g_free(poll);
 }
 
-/* A server that is full says so with a word, too. */
+/* A server that is out of memory votes "full". */
 static void poll_take(struct redlock_ballot *ballot, const struct redis_answer *answer)
 {
     const redisReply *reply = answer->reply;
@@ -182,17 +183,17 @@ static void poll_on_answer(void *arg, const struct redis_answer *answer)
     poll_take(ballot, answer);
     poll_cast(poll, (unsigned)(ballot - poll->ballots));
     poll->open--;
-    poll->telling = true;
+    poll->reporting = true;
     if (poll->flow) {
         poll->flow->on_answer(poll->flow);
     }
-    poll->telling = false;
+    poll->reporting = false;
     if (!poll->flow && poll->open == 0) {
         poll_free(poll);
     }
 }
 
-/* --- asking --- */
+/* --- sending --- */
 
 void redlock_poll_send(struct redlock *r, struct redlock_flow *flow, enum redlock_script_id script, int64_t timeout)
 {
@@ -216,7 +217,7 @@ void redlock_poll_send(struct redlock *r, struct redlock_flow *flow, enum redloc
                                      (const struct redis_argument *)r->arguments->data, r->arguments->len,
                                      up     ? timeout
                                      : away ? AWAY_TIMEOUT
-                                            : MAX(timeout, r->timeout), /* it is being connected to */
+                                            : MAX(timeout, r->timeout), /* it may be connecting */
                                      poll_on_answer, ballot);
     }
     r->keys = 0;
@@ -245,7 +246,7 @@ void redlock_poll_close(struct redlock_poll *poll, bool settle)
     if (!settle) {
         redlock_poll_forget(poll);
     }
-    if (poll->open == 0 && !poll->telling) {
+    if (poll->open == 0 && !poll->reporting) {
         poll_free(poll);
     }
 }
@@ -257,7 +258,7 @@ void redlock_poll_end_all(struct redlock *r)
     }
 }
 
-/* --- of all answers --- */
+/* --- all answers together --- */
 
 static bool poll_says(const struct redlock_poll *poll, unsigned server, const char *word)
 {

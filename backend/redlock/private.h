@@ -1,15 +1,15 @@
-/* private: what the files of the Redlock backend share.
+/* private: shared by the files of the Redlock backend.
  *
- * From the top to the ground; no file calls one above it:
+ * No file calls one above it:
  *
  * redlock.c          opens and closes the backend; servers up and down, messages, status
  * check.c            tries the servers before a mount
- * tickets.c          releases, renews, sets and converts tickets; which function begins which procedure
+ * tickets.c          releases, renews, sets and converts tickets; the table of procedures
  * acquire.c          takes locks, and waits for them
  * revoke.c           ends holders by name
  * directory.c        makes, removes, changes and restores directories
  * query.c            who holds a name, and the names in a directory
- * hold.c             what this mount holds, and its record on the servers
+ * hold.c             the locks that this mount holds, and their records on the servers
  * flow.c             a request in one or more polls
  * poll.c             one question to all servers, and their votes
  * node.c             one server
@@ -39,7 +39,7 @@ struct redlock_node {
     struct redis_conn *conn;
     char *where;
     char *run_id;     /* of the process that answers; NULL: not known */
-    clock_ms born;    /* it started at this time at the latest */
+    clock_ms born;    /* the latest time at which it can have started */
     clock_ms greeted; /* when it last reported its start */
     clock_ms changed; /* when it came up or went down */
     bool lasting;     /* it writes each change to its disk before it answers */
@@ -59,7 +59,7 @@ struct redlock {
     struct redlock_node *nodes;
     char *before, *behind; /* of a lock's key: around the name */
     char *channel;         /* of all mounts with these keys */
-    char *about;           /* how this mount describes itself: see backend/format.h */
+    char *about;           /* this mount's description: see backend/format.h */
     char *address;         /* to show */
     GHashTable *holds;     /* ticket id -> struct redlock_hold */
     GHashTable *tries;     /* ticket id -> the value of the key of the pending attempt: each has its own, because a late
@@ -97,7 +97,7 @@ void redlock_node_up(struct redlock_node *node);
 bool redlock_node_is_up(const struct redlock_node *node);
 /* ms for which its vote does not count, because it started so recently that it may have lost locks; 0: it counts. */
 int64_t redlock_node_held_off(const struct redlock_node *node);
-/* From now on scripts, repeated ones too, carry whether the server is held off. */
+/* Updates the argument of all scripts, repeated ones too, that says whether the server is held off. */
 void redlock_node_stamp(struct redlock_node *node);
 /* ms for which a server that started at `born` is held off, with terms of at most `term`. */
 int64_t redlock_node_hold_off(clock_ms now, clock_ms born, int64_t term);
@@ -118,15 +118,15 @@ struct redlock_ballot {
 struct redlock_poll {
     LIST_ENTRY(redlock_poll) link;
     struct redlock *r;
-    struct redlock_flow *flow; /* NULL: nobody waits for the other answers */
+    struct redlock_flow *flow; /* NULL: the remaining answers are only counted */
     enum redlock_script_id script;
     struct vote vote;
     unsigned open;
-    bool telling;
+    bool reporting;
     struct redlock_ballot ballots[VOTE_SERVERS];
 };
 
-/* May it be the name of a lock or a directory? */
+/* May `name` be the name of a lock or a directory? */
 bool redlock_is_name(const struct redlock *r, const char *name);
 /* Encode the next poll: all KEYS first. */
 char *redlock_key(const struct redlock *r, const char *name);
@@ -135,18 +135,18 @@ void redlock_poll_text(struct redlock *r, const char *text);
 void redlock_poll_number(struct redlock *r, int64_t number);
 void redlock_poll_bytes(struct redlock *r, GBytes *bytes); /* NULL: '' */
 /* Sends the poll that was encoded to all servers.  Calls flow->on_answer after each answer, until redlock_poll_close.
- * `flow` NULL: nobody waits for it.  `timeout`: of each server, ms. */
+ * `flow` NULL: the answers are ignored.  `timeout`: of each server, ms. */
 void redlock_poll_send(struct redlock *r, struct redlock_flow *flow, enum redlock_script_id script, int64_t timeout);
-/* Requests without an answer are not sent (again). */
+/* Cancels pending requests: they are not sent, or not repeated. */
 void redlock_poll_forget(struct redlock_poll *poll);
-/* Its flow gets no further answer.  `settle`: pending requests are carried out all the same. */
+/* Its flow gets no further answer.  `settle`: pending requests are still carried out. */
 void redlock_poll_close(struct redlock_poll *poll, bool settle);
 void redlock_poll_end_all(struct redlock *r);
 /* Words of an answer; "" and 0 if there is none. */
 const char *redlock_ballot_text(const struct redlock_ballot *ballot, guint index);
 int64_t redlock_ballot_number(const struct redlock_ballot *ballot, guint index);
 GBytes *redlock_ballot_bytes(const struct redlock_ballot *ballot, guint index, gsize max); /* a new reference */
-/* Of the answers with that vote, the one with the greatest number at `index`; NULL: there is none. */
+/* Of the answers with that vote, the one with the greatest number at `index`; NULL: none. */
 const struct redlock_ballot *redlock_poll_best(const struct redlock_poll *poll, const char *word, guint index);
 /* The number of answers, also of servers that are held off. */
 unsigned redlock_poll_answers(const struct redlock_poll *poll);
@@ -175,12 +175,12 @@ struct redlock_flow {
     uint64_t number, revision;
     enum backend_result result;
     bool looked;  /* the holder was read */
-    bool crossed; /* this mount has changed meanwhile what it reads */
-    char *made;   /* of a directory */
+    bool crossed; /* this mount has changed the directory since the read began */
+    char *made;   /* the id of a new directory */
 };
 
 struct redlock_flow *redlock_flow_new(struct redlock *r, struct remote_request *request, const char *name);
-/* Frees it.  `settle`: pending requests are carried out; otherwise they are not sent (again). */
+/* Frees it.  `settle`: see redlock_poll_close. */
 void redlock_flow_end(struct redlock_flow *flow, bool settle);
 void redlock_flow_end_all(struct redlock *r);
 /* Sends the poll that was encoded; calls `on_answer` after each answer. */
@@ -192,7 +192,7 @@ void redlock_flow_continue_later(struct redlock_flow *flow, int64_t ms, void (*o
 int64_t redlock_flow_pause(struct redlock *r, int64_t waited);
 /* The timeout of one server for a lock with that term, ms. */
 int64_t redlock_flow_timeout(const struct redlock *r, int64_t ttl);
-/* Releases the key with that value on all servers; nobody waits for it. */
+/* Releases the key with that value on all servers, without waiting. */
 void redlock_flow_undo(struct redlock *r, const char *name, const char *id);
 char *redlock_flow_digest(const char *id);
 
@@ -207,14 +207,14 @@ struct redlock_record {
 };
 
 struct redlock_record redlock_hold_record(const struct remote_ticket *t, uint64_t revision);
-/* Writes the record of flow->name, with flow->id as the value of the key.  The key lasts as long as the record says, or
- * as another ticket that shares it needs.  `give`: it is held, so servers without it get it. */
+/* redlock_hold_send writes the record of flow->name, with flow->id as the value of the key.  The key lasts for the
+ * record's ttl, or longer if another ticket shares it.  `give`: the lock is held, so servers without the key get it. */
 void redlock_hold_fill_record(struct redlock *r, const struct redlock_record *record);
 void redlock_hold_send(struct redlock_flow *flow, const struct redlock_record *record, bool give,
                        void (*on_answer)(struct redlock_flow *flow));
 /* ms that the key must last so that the ticket may be relied on until its deadline. */
 int64_t redlock_hold_time_left(const struct remote_ticket *t);
-/* A majority has it (VOTE_WON), or has not (VOTE_LOST); VOTE_AWAY: unknown. */
+/* VOTE_WON: a majority has the record; VOTE_LOST: it has not; VOTE_AWAY: unknown. */
 enum vote_verdict redlock_hold_verdict(struct redlock_flow *flow);
 struct redlock_hold *redlock_hold_find(const struct redlock *r, const char *id);
 struct redlock_hold *redlock_hold_new(struct redlock *r, const struct remote_ticket *t, const char *id,
@@ -231,7 +231,7 @@ void redlock_hold_report(struct redlock *r, const char *id, enum remote_event ev
 
 /* --- query.c --- */
 
-/* Is that the value of a key during a guard? */
+/* Is `id` the value of a key during a guard? */
 bool redlock_is_guard(const char *id);
 void redlock_stat(struct redlock_flow *flow);
 void redlock_test(struct redlock_flow *flow);
@@ -239,7 +239,7 @@ void redlock_list(struct redlock_flow *flow);
 /* The holder that a majority names ("held …"); meta and content are new references: redlock_query_clear. */
 void redlock_query_describe(struct redlock_flow *flow, const char *word, struct backend_info *info);
 void redlock_query_clear(struct backend_info *info);
-/* Describes a ticket of this mount; meta and content are borrowed. */
+/* Meta and content are borrowed. */
 void redlock_query_describe_ticket(struct remote_ticket *t, struct backend_info *info);
 void redlock_query_fill(struct redlock *r, const char *name);
 /* The verdict on the answers; `nothing`: the answer of a server that has no such name. */
@@ -252,7 +252,7 @@ void redlock_query_note_directory(struct redlock_flow *flow, const char *word, s
 void redlock_mkdir(struct redlock_flow *flow);
 void redlock_rmdir(struct redlock_flow *flow);
 void redlock_set_directory(struct redlock_flow *flow);
-/* A server may have lost directories: gives it those that this mount has seen. */
+/* Gives all directories that this mount has seen to the servers, because one may have lost them. */
 void redlock_directory_restore_all(struct redlock *r);
 
 /* --- revoke.c --- */

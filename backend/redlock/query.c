@@ -1,7 +1,7 @@
-/* query: who holds a name, and the names in a directory.
+/* query: the holder of a name, and the names in a directory.
  *
- * What this mount holds itself needs no request.  The names in a directory are those that any server of a majority has:
- * good enough to look at, not to decide by.
+ * A lock that this mount holds needs no request.  A listing has every name that any server of a majority has: it is for
+ * people, and no code decides by it.
  */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #define QUERY_TIME_MAX INT64_C(315576000000) /* ms: 10 years */
 #define QUERY_FENCE_MAX (INT64_C(1) << 53)
 
-/* Of an answer 'held'. */
+/* The fields of an answer 'held'. */
 enum query_field {
     QUERY_TOKEN = 3,
     QUERY_LEFT,
@@ -84,8 +84,8 @@ void redlock_query_describe_ticket(struct remote_ticket *t, struct backend_info 
     remote_ticket_describe(t, info);
 }
 
-/* The verdict of whichever word; servers that are held off tell as well as others that nothing is there, if all do: one
- * that does not answer may know better. */
+/* The verdict on any word.  If all servers say `nothing`, held-off ones count too; if one does not answer, it may have
+ * the name. */
 enum vote_verdict redlock_query_verdict(const struct redlock_flow *flow, const char *nothing, const char **ret_word)
 {
     enum vote_verdict verdict = vote_verdict(&flow->poll->vote, NULL, ret_word);
@@ -209,7 +209,7 @@ static int query_compare_names(gconstpointer a, gconstpointer b)
     return strcmp(x->name, y->name);
 }
 
-/* What any of them knows, each once, in order: struct backend_entry, whose names are in `kept`. */
+/* All names that any server has, each once, in order: struct backend_entry, whose names are in `kept`. */
 static GArray *query_merge_names(const struct redlock_flow *flow, GStringChunk *kept)
 {
     GHashTable *seen = g_hash_table_new(g_str_hash, g_str_equal);

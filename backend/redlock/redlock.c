@@ -7,7 +7,7 @@
 #include "backend/log.h"
 #include "backend/redlock/private.h"
 
-#define SHARE 5 /* of a term, what one server may take */
+#define SHARE 5 /* one server may take this part of a term */
 #define TIMEOUT_MIN 100
 #define TIMEOUT_MAX 2000
 
@@ -30,7 +30,7 @@ static bool redlock_greeted(void *context, const redisReply *reply)
     return redlock_node_greeted(context, reply);
 }
 
-/* A server that is there again may lack what is held. */
+/* A server that is back may lack directories and held locks. */
 static void redlock_on_up(void *context)
 {
     struct redlock_node *node = context;
@@ -64,7 +64,7 @@ static void redlock_on_down(void *context, const char *why)
     }
 }
 
-/* "w TOKEN": somebody waits for what it holds; "e TOKEN WHY": it was ended by name.  Each server says so. */
+/* "w TOKEN": another waits for this holder's lock; "e TOKEN WHY": the holder was revoked.  Each server sends it. */
 static void redlock_on_message(void *context, const char *data, size_t length)
 {
     struct redlock_node *node = context;
@@ -85,7 +85,7 @@ static void redlock_on_changed(void *context, const char *key, size_t length)
     struct redlock_node *node = context;
     struct redlock *r = node->r;
     size_t before = strlen(r->before), behind = strlen(r->behind);
-    if (!key) { /* it may have forgotten all */
+    if (!key) { /* the server may have lost all keys */
         if (r->up) {
             remote_on_up(&r->remote);
         }
@@ -199,7 +199,7 @@ static bool redlock_allows_name(struct remote *remote, const char *name)
     return redlock_is_name((struct redlock *)remote, name);
 }
 
-static void redlock_waits(struct remote *remote, struct remote_ticket *t, enum remote_state to)
+static void redlock_on_waiting(struct remote *remote, struct remote_ticket *t, enum remote_state to)
 {
     struct redlock *r = (struct redlock *)remote;
     (void)t;
@@ -225,7 +225,7 @@ static const struct remote_store store = {
     .send = redlock_tickets_send,
     .forget = redlock_tickets_forget,
     .heartbeat = redlock_acquire_heartbeat,
-    .on_waiting = redlock_waits,
+    .on_waiting = redlock_on_waiting,
     .watch_lock = redlock_acquire_watch,
     .status = redlock_status,
 };

@@ -28,7 +28,7 @@ static void revoke_on_released(struct redlock_flow *flow)
     if (verdict == VOTE_WON) {
         redlock_hold_report(r, flow->id, REMOTE_ENDED, flow->request->fence ? BACKEND_RELEASED : BACKEND_BROKEN);
     }
-    if (gone && !flow->looked) { /* of this mount, which does not know yet that it was ended: another may hold */
+    if (gone && !flow->looked) { /* this mount's own hold had ended unnoticed: another may hold by now */
         revoke_look(flow);
         g_free(name);
         return;
@@ -49,7 +49,7 @@ static void revoke_release(struct redlock_flow *flow, const char *digest, const 
     redlock_flow_poll(flow, REDLOCK_RELEASE, flow->r->timeout, revoke_on_released);
 }
 
-/* Whether this holder is to end; if not, that has been told. */
+/* Must this holder end?  If not, flow->result says why. */
 static bool revoke_matches(struct redlock_flow *flow, const struct backend_info *holder)
 {
     bool stale = flow->request->fence && holder->fence != flow->request->fence;
@@ -106,7 +106,7 @@ void redlock_revoke(struct redlock_flow *flow)
         revoke_look(flow);
         return;
     }
-    /* of this mount: it need not be asked for, and what is asked next is done next */
+    /* a lock of this mount needs no read, so a following request cannot overtake this one */
     redlock_query_describe_ticket(t, &holder);
     g_strlcpy(flow->id, redlock_hold_value(r, t->id), sizeof flow->id);
     if (revoke_matches(flow, &holder)) {

@@ -1,7 +1,7 @@
 /* script: the table of scripts.  Each .lua becomes a string literal when the daemon is built. */
 #include "backend/redlock/script.h"
 
-/* The order of the parts is theirs, not the alphabet's. */
+/* A script's parts are in the order of their execution. */
 /* clang-format off */
 const struct redis_script redlock_scripts[REDLOCK_SCRIPTS] = {
     [REDLOCK_ACQUIRE] = {"acquire",

@@ -1,4 +1,5 @@
-/* script: what one server is asked; the sources, with what they take and answer, are in backend/redlock/script/. */
+/* script: the Lua scripts for one server.  Each source in backend/redlock/script/ describes its arguments and answer.
+ */
 #ifndef BACKEND_REDLOCK_SCRIPT_H
 #define BACKEND_REDLOCK_SCRIPT_H
 

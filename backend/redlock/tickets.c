@@ -1,9 +1,9 @@
-/* tickets: releases, renews, sets and converts tickets; which function begins which procedure. */
+/* tickets: releases, renews, sets and converts tickets; the table of procedures. */
 #include <string.h>
 
 #include "backend/redlock/private.h"
 
-#define TICKETS_TRIES 2 /* more, where a majority answers, but is not at one */
+#define TICKETS_TRIES 2 /* repetitions if a majority answers without a verdict */
 
 static void tickets_answer(struct redlock_flow *flow, enum backend_result result, clock_ms sent)
 {
@@ -21,7 +21,7 @@ static void tickets_on_settled(struct redlock_flow *flow)
     tickets_answer(flow, flow->result, clock_now());
 }
 
-/* Nobody has to be asked for it; it is told from the loop, as all is. */
+/* Answers without a request, but from the loop like any answer. */
 static void tickets_answer_soon(struct redlock_flow *flow, enum backend_result result)
 {
     flow->result = result;
@@ -64,11 +64,11 @@ static void tickets_on_released(struct redlock_flow *flow)
 static void tickets_on_passed(struct redlock_flow *flow)
 {
     if (vote_verdict(&flow->poll->vote, "ok", NULL) != VOTE_OPEN) {
-        tickets_answer(flow, BACKEND_OK, clock_now()); /* what is left is told at its next renewal, if not now */
+        tickets_answer(flow, BACKEND_OK, clock_now()); /* if it failed, the next renewal writes the record */
     }
 }
 
-/* What others are told of the key is what is left of those that hold with it.  It is not extended. */
+/* Another ticket still holds with the key: its record now describes that one.  The key is not extended. */
 static void tickets_pass_key_to(struct redlock_flow *flow, const struct remote_ticket *left)
 {
     struct redlock *r = flow->r;
@@ -104,7 +104,7 @@ static void tickets_release(struct redlock_flow *flow)
     }
 }
 
-/* --- what is held --- */
+/* --- holders --- */
 
 static void tickets_on_renewed(struct redlock_flow *flow)
 {
@@ -129,7 +129,7 @@ static void tickets_on_renewed(struct redlock_flow *flow)
 
 static void tickets_write(struct redlock_flow *flow);
 
-/* What is in force is what the servers have of before, unless a majority has the new. */
+/* The change is in force if a majority has it; otherwise the next renewal writes the earlier record. */
 static void tickets_on_written(struct redlock_flow *flow)
 {
     struct redlock *r = flow->r;
@@ -167,7 +167,7 @@ static void tickets_write(struct redlock_flow *flow)
     struct redlock_record record = redlock_hold_record(t, hold->revision);
     g_strlcpy(flow->id, hold->id, sizeof flow->id);
     if (request->verify_only) {
-        request->ttl = MIN(redlock_hold_time_left(t), t->head.ttl - 1); /* by which the script knows it */
+        request->ttl = MIN(redlock_hold_time_left(t), t->head.ttl - 1); /* less than the record's: extends nothing */
     }
     if (request->procedure != REMOTE_RENEW) {
         record.revision = flow->revision = ++r->revisions;
@@ -183,7 +183,7 @@ static void tickets_write(struct redlock_flow *flow)
                       request->procedure == REMOTE_RENEW ? tickets_on_renewed : tickets_on_written);
 }
 
-/* One that waits is known here only. */
+/* A waiter is known only to its mount. */
 static void tickets_convert(struct redlock_flow *flow)
 {
     const struct remote_ticket *t = remote_ticket_find(&flow->r->remote, flow->request->id);
@@ -194,7 +194,7 @@ static void tickets_convert(struct redlock_flow *flow)
     }
 }
 
-/* --- the call tier --- */
+/* --- procedures --- */
 
 uint64_t redlock_tickets_send(struct remote_request *request, struct remote_ticket *t, int64_t timeout)
 {
@@ -222,5 +222,5 @@ uint64_t redlock_tickets_send(struct remote_request *request, struct remote_tick
 void redlock_tickets_forget(struct remote *remote, uint64_t request)
 {
     (void)remote;
-    redlock_flow_end((struct redlock_flow *)(uintptr_t)request, false); /* it is not answered, so it is there */
+    redlock_flow_end((struct redlock_flow *)(uintptr_t)request, false); /* a pending request's flow exists */
 }

@@ -33,7 +33,7 @@ unsigned vote_count(const struct vote *vote, const char *word)
     return count;
 }
 
-/* The word, but that one, that most say; NULL: none. */
+/* The word other than `but` with the most votes; NULL: none. */
 static const char *vote_most(const struct vote *vote, const char *but, unsigned *ret_count)
 {
     const char *most = NULL;

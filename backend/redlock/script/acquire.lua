@@ -1,11 +1,11 @@
 -- acquire: takes the lock, if it is free here.
 --
--- KEYS 5..7: DIR of the name, of its directory, and the key of a lock of that name
--- token, ttl of the key, leaf, needed: its directory must exist, wait, channel; and of the record
+-- KEYS 5..7: DIR of the name, DIR of its directory, and the key of a lock with the directory's name
+-- ARGV: token, ttl of the key, leaf, needed (its directory must exist), wait, channel; the record
 -- → {'ok', the next number} | {'held', …} | {'missing'} | {'notdirectory'} | {'directory'} | {''}
 local token, ttl, leaf, needed, wait, channel = unpack(ARGV)
 local value = holder()
-if value == token then -- a repetition, which may be older than what was kept since
+if value == token then -- a repeated request, which may be older than a renewal
   if call('PTTL', L) < tonumber(ttl) then
     call('PEXPIRE', L, ttl)
     call('PEXPIRE', RECORD, ttl)
@@ -20,7 +20,7 @@ if value then
   if wait == '1' then call('PUBLISH', channel, 'w ' .. value:sub(1, 64)) end
   return held(value)
 end
-if held_off then return {''} end -- its holder may be about to give it to this server again
+if held_off then return {''} end -- a holder may be about to restore it here
 call('SET', L, token, 'PX', ttl)
 write_record(token, 7)
 call('PEXPIRE', RECORD, ttl)

@@ -1,7 +1,8 @@
--- directory: makes, changes or removes one.
+-- directory: makes, changes or removes a directory.
 --
--- KEYS: DIR, LIST in it, the key of a lock of its name; DIR of its parent, the key of a lock of that, LIST in that
--- what: 'make', 'set', 'remove', or 'undo' what this one has made; made, leaf, needed: its parent must exist (of the root: '');
+-- KEYS: DIR and LIST of the directory, the key of a lock with its name; DIR of its parent, the key of a lock with the
+-- parent's name, LIST of the parent
+-- ARGV: what ('make', 'set', 'remove', or 'undo' a make), made, leaf, needed (its parent must exist; '' for the root),
 -- ttl, revision, meta
 -- → {'ok'} | {'exists', made} | {'missing'} | {'notdirectory'} | {'notempty'}
 local DIR, LIST, L, PARENT, PARENT_LOCK, PARENT_LIST = unpack(KEYS)
@@ -13,7 +14,7 @@ if what == 'make' then
     return {call('EXISTS', PARENT_LOCK) == 1 and 'notdirectory' or 'missing'}
   end
   if old and old ~= made then return {'exists', old} end
-  if old and tonumber(call('HGET', DIR, 'revision')) > tonumber(revision) then return {'ok'} end -- it is given again, and was changed since
+  if old and tonumber(call('HGET', DIR, 'revision')) > tonumber(revision) then return {'ok'} end -- changed since
   if call('EXISTS', L) == 1 then return {'exists', ''} end
 elseif what == 'undo' then
   if old ~= made then return {'ok'} end

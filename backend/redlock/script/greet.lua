@@ -1,8 +1,8 @@
--- greet: said on each new connection: what INFO tells of this server.
+-- greet: the first request on each connection: checks the format number and reads INFO.
 --
 -- KEYS: STORE (see format.lua)
--- ARGV: how the mount describes itself; its host, by which STORE has it
--- → its text, or nothing where it is not permitted; an error if the data are of a newer format
+-- ARGV: the mount's description; its host, the field of STORE for it
+-- → the text of INFO, '' if that is not permitted; an error if the data have a newer format
 local STORE, about, host = KEYS[1], ARGV[1], ARGV[2]
 local newer = find_newer_format(STORE, about)
 if newer then return refuse_format(newer, about) end

@@ -1,15 +1,15 @@
 -- head: a lock on one of several servers that know nothing of each other.
 --
---   L       string  the token of its holder; its PX is the deadline.  The lock that other clients know.  While the guard
---                   of one that has lost it runs: that token with a g for its first letter
---   RECORD  hash    of that holder, if it is a mount: token, number (0: a majority is still to keep it), kind, since (server ms), ttl, revision (of what it
---                   says, growing), meta, content; ends with L
---   NUMBER  string  the last fencing number that was told, or is to be told; of one that was broken the next
---   LIST    zset    names in its directory, all of score 0; some may be left over
--- A directory is a hash DIR: made (who made it), ttl, revision, meta.
+--   L       string  the lock, as other clients of the algorithm know it: its holder's token; its PX is the deadline.
+--                   During a guard: that token with g as its first letter
+--   RECORD  hash    of the holder, if it is a mount: token, number (the fencing token; 0: no majority has it yet), kind,
+--                   since (server ms), ttl, revision (only grows), meta, content; expires with L
+--   NUMBER  string  the last fencing token that was given; after a break the next one
+--   LIST    zset    names in the directory, all of score 0; some may be stale
+-- A directory is a hash DIR: made (the id of its creation), ttl, revision, meta.
 --
--- Each script answers first one word, which is its vote; '': it has none.  The last of ARGV is '1' if this server has
--- been started so lately that it may have forgotten locks.
+-- The first word of each script's answer is its vote; '': none.  The last of ARGV is '1' if this server has started so
+-- recently that it may have lost locks.
 local L, RECORD, NUMBER, LIST = unpack(KEYS)
 local call = redis.call
 local NUMBER_KEPT = 604800000 -- ms: seven days
@@ -26,10 +26,10 @@ local function last_number()
   return type(last) == 'string' and tonumber(last) or 0
 end
 
--- What a holder's number is to be at least: the clock's, so that it grows although this server has forgotten the last.
+-- The least fencing token of a new holder; it follows the clock, so it grows even if this server has lost the last one.
 local function next_number() return text(math.max(last_number() + 1, now_us)) end
 
--- What stands in L, a false if nothing does, '' if it is no string, which is a stranger's.
+-- The value of L; false: none; '': another client's key that is no string.
 local function holder()
   local value = redis.pcall('GET', L)
   if type(value) ~= 'table' then return value end
@@ -48,13 +48,13 @@ local function held(value)
   return answer
 end
 
--- Whether what stands in L was over before that number was given: a try has none yet, and of two that were told the lesser ended.
+-- Had the holder in L ended before `number` was given?  Yes if its number is lower, or 0 (a claim without a majority).
 local function is_before(value, number)
   local r = call('HMGET', RECORD, 'token', 'number')
   return r[1] == value and tonumber(r[2]) < tonumber(number)
 end
 
--- From ARGV[from] on: ttl of the lease, age, revision, kind, number, meta, content.
+-- ARGV from ARGV[from] on: ttl of the lease, age, revision, kind, number, meta, content.
 local function write_record(token, from)
   local ttl, age, revision, kind, number, meta, content = unpack(ARGV, from, from + 6)
   local r = call('HMGET', RECORD, 'token', 'revision')

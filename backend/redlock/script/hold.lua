@@ -1,13 +1,13 @@
--- keep: extends what is held, and says what its record is to say; where this server has it not, it is given (again),
--- also in place of one of before and of a try, which does not hold unless it is kept by a majority, too.  Not if the
--- number here is greater: then it was broken, or another has held since.
+-- hold: extends a holder's key and writes its record.  With `give` a server that lacks the key gets it, also in place of
+-- an earlier holder, or of a claim without a majority; but not if NUMBER is greater: then the lock was broken, or another
+-- has held it since.
 --
--- token, ttl of the key, leaf; of the record; give: it may be given
+-- ARGV: token, ttl of the key, leaf; the record; give
 -- → {'ok'} | {'given'} | {'gone'} | {'held', …}
 local token, ttl, leaf, number, give = ARGV[1], ARGV[2], ARGV[3], ARGV[8], ARGV[11] == '1'
 local value, word = holder(), 'ok'
 if value == token then
-  if tonumber(ttl) >= tonumber(ARGV[4]) or call('PTTL', L) < tonumber(ttl) then -- else it is not extended
+  if tonumber(ttl) >= tonumber(ARGV[4]) or call('PTTL', L) < tonumber(ttl) then -- a ttl below the record's extends nothing
     call('PEXPIRE', L, ttl)
   end
 elseif value and not (give and is_before(value, number)) then

@@ -1,7 +1,7 @@
--- list: names in a directory, in order.  Those whose locks have run out are taken out of it.
+-- list: names in a directory, in order.  Removes names whose locks have expired from LIST.
 --
--- KEYS: LIST and DIR of the directory, and the key of a lock of its name
--- after, max, root; before and behind a name in the key of its lock
+-- KEYS: LIST and DIR of the directory, and the key of a lock with its name
+-- ARGV: after, max, root; the parts of a lock's key before and behind the name
 -- → {'names', name…} | {'missing'} | {'notdirectory'}
 local LIST, DIR, L = unpack(KEYS)
 local after, max, root, before, behind = unpack(ARGV)

@@ -1,8 +1,8 @@
--- release: lets go what has this digest.
+-- release: removes the key whose value has this digest.
 --
--- SHA-1 of the token, leaf, channel; why: it is not its holder that ends it ('': it is); its number, or 0; its guard in
--- ms, or 0: for so long what its holder has lost is not let go, but under a token that nobody extends
--- → {'ok', 1, or 0 if it was gone}
+-- ARGV: SHA-1 of the token, leaf, channel, why ('': its holder releases it; else the reason of a revocation), its number
+-- or 0, guard (ms for which the key stays, with a token that nobody extends; 0: none)
+-- → {'ok', 1, or 0 if there was no such key}
 local digest, leaf, channel, why, number, guard = unpack(ARGV)
 local value, ended = holder(), 0
 if value and redis.sha1hex(value) == digest then
@@ -19,7 +19,7 @@ if value and redis.sha1hex(value) == digest then
     value = false
   end
 end
-if why ~= '' and number ~= '0' and last_number() <= tonumber(number) then -- its holder may not have heard of it: see hold.lua
+if why ~= '' and number ~= '0' and last_number() <= tonumber(number) then -- so that its holder cannot restore it: see hold.lua
   call('SET', NUMBER, text(number + 1), 'PX', NUMBER_KEPT)
 end
 if not value then
