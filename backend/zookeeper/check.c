@@ -1,5 +1,5 @@
-/* check: tries the servers once before a mount, so that one line can say why they give no session or let it make no
- * nodes.  It waits itself because there is no loop yet. */
+/* check: tries the servers once before a mount: can it get a session, and make nodes?  It blocks, because there is no
+ * loop yet. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ struct check {
     int refusal;   /* the first refusing answer, or ZOK */
     int last;
     char *hidden;     /* the path of the hidden node */
-    char *format;     /* what made it: see node_format */
+    char *format;     /* the mount that made it: see node_format */
     char *unnumbered; /* the session of a mount without a format number; NULL: there is none */
     zhandle_t *handle;
 };
@@ -58,7 +58,7 @@ static void check_on_format(int rc, const char *value, int length, const struct 
     check->format = rc == ZOK && value ? node_format(value, length) : NULL;
 }
 
-/* One that has ended meanwhile is no matter, nor one that this user may not read. */
+/* Ignores a session that has ended, or whose node this user may not read. */
 static void check_on_session(int rc, const char *value, int length, const struct Stat *stat, const void *data)
 {
     struct check_session *session = (struct check_session *)data;
@@ -114,7 +114,7 @@ static void check_turn(zhandle_t *handle, clock_ms end)
 }
 
 /* Makes the nodes that a mount makes when its session begins, and reads the format number and those of other mounts. */
-static void check_ask(struct check *check, const struct zookeeper *z)
+static void check_request_nodes(struct check *check, const struct zookeeper *z)
 {
     zhandle_t *handle = check->handle;
     const struct ACL_vector *rights = z->digest ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
@@ -186,7 +186,7 @@ int check_servers(const struct zookeeper *z, char *error, size_t error_size)
     }
     check.handle = handle;
     if (check.connected) {
-        check_ask(&check, z);
+        check_request_nodes(&check, z);
     }
     while (check.open > 0 && clock_now() < end) {
         check_turn(handle, end);

@@ -1,9 +1,11 @@
 /* convert: changes of the mode of a node that holds: conversions, the release of byte ranges, and undoing a claim.
  *
- * Each is one step however it ends: a zk_node has only what the store has confirmed, and one flow at a time writes to
- * it.  A node that was shared in the store, even for a moment, may share the lock with others (may_be_shared).  So a
- * node that wants to exclude others first writes that, and then looks for them: later tickets see it, earlier ones are
- * seen by it, and of two that want it each sees that the other holds.
+ * A zk_node has only what the store has confirmed, and one flow at a time writes to it.  So each change takes effect in
+ * one step, or not at all.
+ *
+ * A node that was shared in the store, even for a moment, may share the lock with others (may_be_shared).  So a node
+ * that wants to exclude others first writes that, and then looks for them.  Later tickets see what it wrote; it sees
+ * earlier ones; and if two want to exclude all others, each sees that the other holds.
  */
 #include <string.h>
 
@@ -23,8 +25,8 @@ bool convert_is_deferred(struct zk_batch *batch)
 
 /* --- excluding all others --- */
 
-/* The other shared nodes, up to the first exclusive one, hold too.  Nodes made since this one wants to be exclusive do
- * not. */
+/* The other shared nodes up to the first exclusive one hold too, except those that were made after this one had written
+ * that it wants to be exclusive. */
 static void convert_on_modes(struct zk_batch *batch)
 {
     const struct zk_update *change = zk_update_of(batch);

@@ -1,7 +1,7 @@
 /* create: takes a lock by the recipe of Curator's mutex: creates the ticket's node.
  *
- * The server numbers the nodes of a queue in order.  A session that has made a node sees all nodes made before it, so
- * the nodes before its own are all that will ever be there; rank.c decides by them.
+ * The server numbers the nodes of a queue in order.  A session that has made a node sees all nodes made before it, and
+ * no further node can get a position before its own; so rank.c decides by the nodes before it.
  */
 #include <string.h>
 

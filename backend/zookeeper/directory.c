@@ -13,7 +13,7 @@ struct directory_flow {
     char *parent;    /* the node of the directory above */
     uint64_t nonce;  /* of mkdir: marks the node that this flow made */
     int32_t version; /* of rmdir: the node's when it was read */
-    GPtrArray *left; /* of rmdir: nodes in it that locks may have left behind */
+    GPtrArray *left; /* of rmdir: nodes in it that ended locks may have left */
 };
 
 static struct directory_flow *directory_of(struct zk_batch *batch)
@@ -205,7 +205,7 @@ static void directory_set(struct zk_batch *batch)
     const struct zk_reply *get = batch_reply(batch, 1);
     uint64_t nonce;
     if (directory_is(get, &nonce) || directory_is_root(batch->z, batch->path)) {
-        /* keeps the nonce: its mkdir may still have to find out that it was made */
+        /* keeps the nonce, by which a repeated mkdir recognises its node */
         GBytes *bytes = node_encode_directory(&batch->request->directory, nonce);
         batch_set(batch, batch->path, bytes, get->rc == ZOK ? get->stat.version : -1);
         batch_then(batch, directory_on_set);

@@ -1,15 +1,14 @@
 /* node: names and data of nodes.
  *
  * Data of a ticket: the line "leasefs1 KIND MODE TTL TOKEN META-LENGTH HANDLE LOCK-OWNER", then meta and content.
- *   MODE   NODE_RAISES: it is shared, and wants to be exclusive
- *   TTL    runs from the last write; negative: it is renewed with the session, without a write
+ *   MODE   NODE_RAISES: shared, and wants to be exclusive
+ *   TTL    from the last write; negative: renewed with the session, without a write
  *   HANDLE, LOCK-OWNER   the identity: tickets of one mount with the same handle or lock owner are compatible
  * The line of a guard ends with "guard FENCING-TOKEN GRANTED BROKEN".
  * Data of a directory: "leasefs1 directory TTL WIDTH DELAY NONCE", then meta.
- * Data of the hidden node: "leasefs1 made MICROSECONDS", and the line "format NUMBER VERSION HOST" of what made it.
- * Data of a session's node: "NUMBER VERSION HOST" of its mount.
- * A node with other data is another client's.  It counts as a handle lock: it can be waited for, and is free when its
- * session ends.
+ * Data of the hidden node: "leasefs1 made MICROSECONDS", and the line "format NUMBER VERSION HOST" of the mount that
+ * made it. Data of a session's node: "NUMBER VERSION HOST" of its mount. A node with other data is another client's. It
+ * counts as a handle lock, and ends with its session.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +20,7 @@
 #define NODE_FORMAT "format "
 #define NODE_RAISES 2u
 #define NODE_HEAD_MAX 400
-#define NODE_BOUND_MAX ((int64_t)3600 * 1000) /* ms: the longest session that is taken for true */
+#define NODE_BOUND_MAX ((int64_t)3600 * 1000) /* ms: a longer session in a node's data counts as this */
 
 char *node_path(const struct zookeeper *z, const char *name)
 {
@@ -41,7 +40,7 @@ char *node_prefix(const struct zookeeper *z, const struct remote_ticket *t)
         char *directory = remote_parent(t->name, &leaf), *base = node_path(z, directory);
         gsize length = strlen(leaf);
         int32_t number;
-        length -= node_parse_number(leaf, &number) ? NODE_DIGITS : 0; /* the server has numbered it before */
+        length -= node_parse_number(leaf, &number) ? NODE_DIGITS : 0; /* the name has its earlier number */
         char *path = g_strdup_printf("%s/%.*s", *directory ? base : z->chroot, (int)length, leaf);
         g_free(base);
         g_free(directory);
@@ -86,7 +85,7 @@ uint64_t node_base(GBytes *data, const struct Stat *stat)
     return made_known ? made - (uint64_t)stat->czxid : 0;
 }
 
-/* The server would refuse it, or take it for another name: it keeps names as UTF-16. */
+/* The server keeps names as UTF-16: other bytes would be refused, or become another name. */
 bool node_is_name(const char *name)
 {
     if (strcmp(name, ZOOKEEPER_HIDDEN) == 0 || g_str_has_prefix(name, ZOOKEEPER_HIDDEN "/")) {
@@ -328,7 +327,7 @@ GArray *node_holders(const GPtrArray *replies)
     GArray *holds = g_array_new(FALSE, TRUE, sizeof(bool));
     struct zk_data *data = g_new0(struct zk_data, replies->len + 1);
     g_array_set_size(holds, replies->len);
-    guint sharing = 0; /* so many at the front are compatible with a shared one */
+    guint sharing = 0; /* the number of nodes at the front that are compatible with a shared one */
     for (guint i = 0; i < replies->len; i++) {
         const struct zk_reply *get = replies->pdata[i];
         bool *here = &g_array_index(holds, bool, i);

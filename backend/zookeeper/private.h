@@ -1,6 +1,6 @@
-/* private: what the files of the ZooKeeper backend share.
+/* private: shared by the files of the ZooKeeper backend.
  *
- * From the top to the ground; no file calls one above it:
+ * No file calls one above it:
  *
  * zookeeper.c      opens and closes the backend; its status
  * check.c          tries the servers before a mount
@@ -10,7 +10,7 @@
  * convert.c        conversions, the release of byte ranges, and undoing a claim
  * create.c         takes a lock: creates the ticket's node
  * rank.c           grants, queues or refuses a ticket by the nodes before its own
- * query.c          who holds a name, and the names in a directory
+ * query.c          the holder of a name, and the names in a directory
  * directory.c      makes, removes and changes directories
  * session.c        the session: connection, validity, heartbeat
  * watch.c          watches nodes of this mount, and names that others hold
@@ -41,7 +41,7 @@ struct zookeeper {
     char *chroot;  /* "" or "/a/b" */
     char *digest;  /* or NULL */
     char *own;     /* the node that heartbeats write to */
-    GBytes *about; /* its data: how the mount describes itself; see backend/format.h */
+    GBytes *about; /* its data, the mount's description: see backend/format.h */
     uint64_t base; /* see node_fence */
     bool kazoo, was_up;
     bool connected;          /* as the library last reported */
@@ -62,11 +62,11 @@ struct zookeeper {
     ev_io io;
     ev_timer timer, heartbeat;
     ev_io alarm; /* a timerfd on CLOCK_BOOTTIME: the end of `validity` */
-    /* pending requests, and what is known of nodes */
+    /* pending requests, and known nodes */
     TAILQ_HEAD(, zk_batch) batches;
     GHashTable *nodes;   /* ticket id -> struct zk_node */
     GHashTable *watches; /* path -> GPtrArray of ticket ids; see node_add_watch */
-    GHashTable *named;   /* name that is watched for the filesystem -> its link in */
+    GHashTable *named;   /* name that is watched for the filesystem -> its link in `recent` */
     GQueue recent;       /* the same names, the last looked up first */
     char *address;       /* to show */
     bool ranges_noticed; /* it was logged that byte ranges cover the whole lock */
@@ -88,9 +88,9 @@ typedef void zk_step(struct zk_batch *batch);
 struct zk_flow {
     size_t size;    /* of that struct */
     zk_step *begin; /* the first step; also called again when an answer was lost with the connection */
-    void (*failed)(struct zk_batch *batch, enum remote_outcome outcome); /* the time is up; NULL: nobody waits */
+    void (*failed)(struct zk_batch *batch, enum remote_outcome outcome); /* after the timeout; or NULL */
     zk_step *clear; /* frees the other members; NULL: there are none to free */
-    bool urgent;    /* makes the session ready, so it waits for the connection only */
+    bool urgent;    /* needs only the connection, because it makes the session ready */
     bool persists;  /* goes on after `failed` */
 };
 
@@ -115,7 +115,7 @@ struct zk_reply {
 struct zk_batch {
     TAILQ_ENTRY(zk_batch) link;
     struct zookeeper *z;
-    struct remote_request *request; /* NULL: nobody waits for it any more */
+    struct remote_request *request; /* NULL: no request waits for this flow */
     const struct zk_flow *flow;
     zk_step *next;
     GPtrArray *replies; /* struct zk_reply, in the order of the requests */
@@ -137,10 +137,10 @@ struct zk_batch {
 void *batch_new(struct zookeeper *z, const struct zk_flow *flow, struct remote_request *request);
 /* Begins the flow, now or when the session is ready.  `timeout`: ms for all tries; 0: ZOOKEEPER_TIMEOUT. */
 void batch_start(struct zk_batch *batch, int64_t timeout);
-/* Calls no step any more, and frees the flow once no request is open. */
+/* Calls no further step, and frees the flow once no request is open. */
 void batch_end(struct zk_batch *batch);
 void batch_resume_all(struct zookeeper *z);
-/* At the end of the backend: calls nobody. */
+/* At the end of the backend: calls no step and no completion. */
 void batch_end_all(struct zookeeper *z);
 
 /* Requests.  The next step finds their answers with batch_reply, in this order. */
@@ -158,7 +158,8 @@ void batch_sync(struct zk_batch *batch, const char *path);
 /* In one step, makes a node with `data` in place of the one of version `replace` (-1: of none).  The new version
  * differs from `replace` and from 0, so it cannot be mistaken for the old node. */
 void batch_replace(struct zk_batch *batch, const char *path, GBytes *data, int replace);
-/* In one step, removes the node and notes in its lock that the holder was lost, for `delay` ms, or released it: 0. */
+/* In one step, removes the node and records in its lock that the holder was lost, with a lock-delay of `delay` ms; 0:
+ * that it released the lock. */
 void batch_end_hold(struct zk_batch *batch, const char *path, const char *lock, int64_t delay);
 /* In one step, removes the node and makes a guard for it. */
 void batch_guard(struct zk_batch *batch, const char *path, const char *guard, GBytes *data);
@@ -180,7 +181,7 @@ bool batch_is_written(const struct zookeeper *z, const char *id);
 struct zk_node *batch_begin_draft(struct zk_batch *batch);
 /* Must be the first request of its step. */
 void batch_send_draft(struct zk_batch *batch);
-/* The result of batch_send_draft; OK: the node now has what the draft says. */
+/* The result of batch_send_draft; OK: the node now has the draft's data. */
 enum backend_result batch_confirm_write(struct zk_batch *batch);
 /* Answers `op`, and ends the flow. */
 void batch_finish(struct zk_batch *batch, enum backend_result result);
@@ -194,7 +195,7 @@ enum backend_result batch_result(struct zk_batch *batch, int rc);
 struct zk_update {
     struct zk_batch batch;
     char *id;            /* the ticket's id; NULL: the release of a range, while no node has it */
-    char *lock;          /* its name, where the ticket is not known */
+    char *lock;          /* the lock's name, if the ticket is not known */
     uint64_t lock_owner; /* of the claim; or 0 */
     bool sequence;       /* a ticket of a directory's queue */
     bool against_will;   /* of a release: the holder did not ask for it */
@@ -206,7 +207,7 @@ struct zk_update {
     GPtrArray *earlier;                    /* paths of the nodes that earlier tries made; create_remove_earlier */
     /* converting */
     GPtrArray *queue;  /* leaves of the lock's nodes */
-    int64_t raised_at; /* the transaction since which the node says that it wants to exclude all others */
+    int64_t raised_at; /* the transaction that wrote to the node that it wants to exclude all others */
     zk_raised *raised; /* follows convert_raise */
     zk_step *then;     /* follows create_remove_earlier or convert_undo */
 };
@@ -228,11 +229,11 @@ struct zk_node {
     bool automatic;     /* renewed with the session */
     int64_t ttl;
     GBytes *meta, *content;
-    char *lock;           /* its name */
+    char *lock;           /* the lock's name */
     uint64_t handle;      /* or 0 */
     uint64_t lock_owner;  /* or 0 */
     int64_t delay;        /* lock-delay of its directory */
-    bool marked;          /* its lock's node says that it holds */
+    bool marked;          /* the lock's node has the mark that it holds */
     clock_ms delayed;     /* the end of the lock-delay that it waits for; else 0 */
     bool removing;        /* a rename or a revocation of this mount is about to remove it */
     bool blocker_changed; /* since its queue was last read */
@@ -249,13 +250,13 @@ struct zk_data {
     struct backend_directory attributes;
     uint64_t nonce;     /* names the mkdir that made it */
     char held[256];     /* of a lock: the node that holds it, or "-"; "": it has never had a lock-delay */
-    int64_t lost_after; /* if that node is gone: it was lost at most so many ms after this was written, */
-    int64_t delay;      /* and the lock-delay runs from then on */
+    int64_t lost_after; /* if that node is gone: it was lost at most so many ms after these data were written */
+    int64_t delay;      /* the lock-delay, which runs from the loss on */
     enum backend_kind kind;
     enum backend_mode mode;
     bool upgrading;              /* it is shared, and wants to be exclusive: nobody may join it */
-    int64_t ttl;                 /* runs from when the node was written, */
-    bool automatic;              /* or, where it is renewed with the session, from now */
+    int64_t ttl;                 /* from when the node was written; if automatic, from now */
+    bool automatic;              /* renewed with the session */
     uint64_t handle, lock_owner; /* of its mount; or 0 */
     uint64_t guards;             /* of a guard: the fencing token of its holder; else 0 */
     int64_t granted;             /* of a guard: when its holder was granted, by the server's clock */
@@ -268,25 +269,24 @@ char *node_path(const struct zookeeper *z, const char *name);
 char *node_child(const char *path, const char *leaf);
 /* The path for a ticket's node; the server adds the number. */
 char *node_prefix(const struct zookeeper *z, const struct remote_ticket *t);
-/* The fencing token of a ticket: the transaction that made its node plus a base, which the hidden node keeps.  The base
- * is the wall clock in microseconds when the hidden node was made, so that a move from another store does not go back,
- * less the transaction that made it: a change of leader skips 2^32 transactions, which would lead the clock.  Where an
- * older version has made the hidden node the base is 0 for ever.  A guard has the fencing token of its holder.  `data`
- * NULL: the node is no guard. */
+/* The fencing token of a ticket: a base plus the transaction that made its node.  The base is in the hidden node: the
+ * wall clock in microseconds when that was made, so that tokens do not go back after a move from another store, less
+ * the transaction that made it.  (A change of leader skips 2^32 transactions.)  If an older version made the hidden
+ * node, the base is 0.  A guard has the fencing token of its holder.  `data` NULL: the node is no guard. */
 uint64_t node_fence(const struct zookeeper *z, const struct zk_data *data, const struct Stat *stat);
-/* The data for a hidden node that is made now; and the base, from those data. */
+/* The data for a hidden node that is made now. */
 GBytes *node_encode_base(void);
 uint64_t node_base(GBytes *data, const struct Stat *stat);
-/* What made a hidden node with these data, as format_describe_mount says it, a new string; NULL: the data have no
- * format number. */
+/* The mount that made a hidden node with these data, as format_describe_mount describes it, a new string; NULL: the
+ * data have no format number. */
 char *node_format(const char *bytes, gssize size);
-/* Whether a lock or a directory can have this name. */
+/* Can a lock or a directory have this name? */
 bool node_is_name(const char *name);
-/* Whether this name in the root is neither: leasefs or the server keeps it for itself. */
+/* Is this name in the root neither, because leasefs or the server uses it? */
 bool node_is_hidden(const struct zookeeper *z, const char *leaf);
 /* The number that the server gave this node; false: none. */
 bool node_parse_number(const char *leaf, int32_t *ret_number);
-/* Whether this is that ticket's node.  Not for sequence files, whose names have no ticket id. */
+/* Is this that ticket's node?  Not for sequence files, whose names have no ticket id. */
 bool node_has_token(const char *leaf, const char *id);
 /* The numbered children in order: a new array of borrowed strings. */
 GPtrArray *node_queue(char *const *children);
@@ -306,23 +306,25 @@ GBytes *node_encode_mark(const char *leaf, int64_t lost_after, int64_t delay);
 clock_ms node_delay(const struct zookeeper *z, GBytes *data, const struct Stat *stat, char *const *children);
 /* The lock-delay in a directory's data, ms. */
 int64_t node_read_delay(GBytes *directory);
-/* A new array of bool, one for each node of a queue as read in order: whether it holds, because no node before it
- * conflicts. */
+/* A new array of bool, one for each node of a queue as read in order: does it hold, because no node before it
+ * conflicts? */
 GArray *node_holders(const GPtrArray *replies);
 /* Clear with node_data_clear. */
 void node_decode(GBytes *bytes, struct zk_data *data);
 void node_data_clear(struct zk_data *data);
 struct zk_node *node_find(struct zookeeper *z, const char *id);
-/* The ticket of this mount whose node that is, or NULL.  The session decides: data written by others can lie. */
+/* The ticket of this mount whose node that is, or NULL.  The node's session decides, because other clients can write
+ * any data. */
 struct remote_ticket *node_ticket(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat);
-/* Whether that is the ticket's own node, or one of this mount with a compatible identity. */
+/* Is that the ticket's own node, or one of this mount with a compatible identity? */
 bool node_is_compatible(struct zookeeper *z, const struct remote_ticket *t, const char *leaf);
 struct zk_node *node_register(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence);
 void node_free(gpointer node);
-/* A copy of the data, which belongs to no ticket; and the node now has the draft's data. */
+/* A copy of the data, which belongs to no ticket. */
 struct zk_node *node_copy(const struct zk_node *node);
+/* Takes over the draft's data. */
 void node_confirm(struct zk_node *node, const struct zk_node *draft);
-/* The ticket of `node` has the node `to` from now on. */
+/* Gives the ticket of `node` the node `to`. */
 void node_move(struct zk_node *node, const struct zk_node *to);
 void node_change(struct zk_node *node, const struct backend_change *change);
 /* Notes that a request watches that node for a ticket; "": for watch_directory. */
@@ -332,7 +334,7 @@ void node_add_watch(struct zookeeper *z, const char *path, const char *id);
 
 /* Watches the ticket's own node for its end. */
 void watch_node(struct zookeeper *z, const char *path, const char *id);
-/* Reports that the ticket has ended because its node is gone, not by this mount. */
+/* Reports the end of a ticket whose node another client removed. */
 void watch_report_end(struct zookeeper *z, const char *id);
 /* Reads the directory's lock-delay and width, for the tickets that hold in it or wait in its queue. */
 void watch_directory(struct zookeeper *z, const char *path);
@@ -388,12 +390,12 @@ void rank_finish_with(struct zk_batch *batch, enum backend_result result);
 void rank_join(struct zk_batch *batch, const struct remote_ticket *was, const struct zk_node *spare);
 /* The mode that the lock owner has then. */
 enum backend_mode rank_joined_mode(const struct remote_ticket *t, const struct remote_ticket *was);
-/* The ticket's node exists: reads the queue, then grants, queues or refuses the ticket; */
+/* The ticket's node exists: reads the queue, then grants, queues or refuses the ticket. */
 void rank_read_queue(struct zk_batch *batch);
-/* or decides by answers of the step that made the node: the lock's children, the lock, and its directory. */
+/* The same by answers of the step that made the node: the lock's children, the lock, and its directory. */
 void rank_decide(struct zk_batch *batch, const struct zk_reply *list, const struct zk_reply *get,
                  const struct zk_reply *directory);
-/* Removes a ticket's node that was made in a directory, or a sequence file's that was not; false: it is well placed. */
+/* Removes a lock's ticket that was made in a directory, or a sequence file's that was not; false: the node is right. */
 bool rank_remove_misplaced(struct zk_batch *batch, const struct zk_reply *get);
 /* The node has been removed: answers batch->result. */
 void rank_on_node_removed(struct zk_batch *batch);

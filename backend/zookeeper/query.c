@@ -1,4 +1,4 @@
-/* query: who holds a name, and the names in a directory. */
+/* query: the holder of a name, and the names in a directory. */
 #include <limits.h>
 #include <string.h>
 
@@ -6,14 +6,14 @@
 
 #define QUERY_PART 64 /* nodes that are read together */
 
-/* Asks who holds a name. */
+/* Finds the holder of a name. */
 struct query_name_flow {
     struct zk_batch batch;
     char *name, *parent; /* parent: the node of the directory above */
-    bool tests;          /* whether the request's claim would be refused */
+    bool tests;          /* finds the holder that conflicts with the request's claim */
     guint queued;        /* tickets in its queue; only the first QUERY_PART are read */
-    struct Stat stat;    /* of a ticket: the stat of its node, */
-    GBytes *data;        /* and its data */
+    struct Stat stat;    /* of a ticket's node */
+    GBytes *data;        /* of the same */
 };
 
 /* Lists the names in a directory. */
@@ -23,10 +23,10 @@ struct query_list_flow {
     char *after; /* skips names up to this one */
     size_t max;
     bool tickets;       /* only those of the queue, each with its info */
-    GHashTable *first;  /* so many of its tickets as its width: they hold */
-    GPtrArray *names;   /* of its nodes after `after`, in order */
-    guint looked_at;    /* so many of them are done */
-    GPtrArray *entries; /* struct backend_entry, of those that are there */
+    GHashTable *first;  /* the first tickets of its queue, as many as its width: they hold */
+    GPtrArray *names;   /* its nodes after `after`, in order */
+    guint looked_at;    /* how many of `names` are done */
+    GPtrArray *entries; /* struct backend_entry */
 };
 
 static struct query_name_flow *query_name_of(struct zk_batch *batch)
@@ -97,8 +97,8 @@ void query_describe(struct zookeeper *z, const struct zk_data *data, const struc
 
 /* --- a lock --- */
 
-/* The first ticket holds, and those that are compatible with it.  After QUERY_PART shared ones, all the rest count as
- * holders. */
+/* The first ticket holds, and those that are compatible with it.  Tickets after the first QUERY_PART shared ones count
+ * as holders without a look. */
 static void query_on_queue(struct zk_batch *batch)
 {
     const struct query_name_flow *flow = query_name_of(batch);
@@ -209,7 +209,7 @@ static void query_on_node(struct zk_batch *batch)
 
 static void query_begin(struct zk_batch *batch)
 {
-    batch_sync(batch, batch->path); /* a follower may be behind an answer that another mount got */
+    batch_sync(batch, batch->path); /* a follower may lack a change that another mount has seen */
     batch_get(batch, batch->path);
     batch_children(batch, batch->path, false);
     batch_then(batch, query_on_node);
@@ -287,7 +287,7 @@ static void query_next_part(struct zk_batch *batch)
     batch_then(batch, query_on_part);
 }
 
-/* Whether it has tickets. */
+/* Does this node have tickets? */
 static bool query_is_lock(const struct zk_reply *list)
 {
     GPtrArray *queue = node_queue(list->children);

@@ -1,8 +1,8 @@
 /* rank: grants, queues or refuses a ticket by the nodes before its own.
  *
- * A ticket that waits watches the last node before it that conflicts, and reads the queue again when that changes.  A
- * ticket that does not wait is removed before its request is refused; the same step reads the holder, so that the
- * ticket is in the way of others only briefly.  A ticket whose node another client has removed starts again.
+ * A waiting ticket watches the last node before it that conflicts, and reads the queue again when that changes.  A
+ * ticket that must not wait is removed before its request is refused; the same step reads the holder, so that the
+ * ticket blocks others only briefly.  If another client has removed a ticket's node, it starts again.
  */
 #include <string.h>
 
@@ -83,8 +83,8 @@ static void rank_on_holder(struct zk_batch *batch)
     }
 }
 
-/* Three tickets that do not wait could go on for ever without a lock: each finds another's node, removes its own, and
- * then finds that the other's is removed.  So a ticket that has found this once keeps its node while it looks. */
+/* Three tickets that must not wait could retry for ever: each finds another's node, removes its own, and then finds
+ * that the other has removed its node as well.  So from the second time on a ticket keeps its node while it reads. */
 static void rank_refuse(struct zk_batch *batch, const struct zk_node *node)
 {
     const struct zk_update *change = zk_update_of(batch);
@@ -116,7 +116,7 @@ static void rank_on_watched(struct zk_batch *batch)
     const struct zk_reply *watched = batch_reply(batch, 0);
     bool freed = watched->rc == ZNONODE;
     if (watched->rc == ZNOAUTH &&
-        watched->name) { /* its client lets nobody read it: then its end is not reported either */
+        watched->name) { /* its client lets nobody read it, so the server does not report its end */
         rank_wait(batch, t, NULL);
         return;
     }

@@ -1,9 +1,9 @@
-/* resume: restores the leases and handle locks of the session that the last daemon of this mount left.
+/* resume: restores the leases and handle locks in the session that this mount's last daemon left.
  *
- * The servers do not list the nodes of a session, so all nodes are read once, many at a time, before the mount is
- * there.  A handle lock comes back without an identity: no handle of this mount has it.  A provisional lock ends: its
- * use is decided by calls on its open file, which fail now.  If not everything can be read, the mount leaves the
- * session to time out, with all that it holds.
+ * The servers do not list the nodes of a session, so all nodes are read once, many at a time, before the mount answers
+ * requests.  A restored handle lock has no identity, because no handle of this mount has it.  A provisional lock ends,
+ * because its open file is gone.  If a node cannot be read, the mount leaves the session, and all that it holds, to
+ * time out.
  */
 #include <string.h>
 
@@ -16,17 +16,17 @@
 
 struct recovery {
     bool ended, complete;
-    guint before; /* so many nodes of the queue that is being read are there, */
-    bool blocked; /* and not all of them are shared */
+    guint before; /* number of nodes read so far of the present queue */
+    bool blocked; /* one of them is exclusive */
     guint found;
-    backend_recover_each *tell;
+    backend_recover_each *report;
     void *arg;
 };
 
 struct resume_flow {
     struct zk_batch batch;
-    GPtrArray *entries; /* struct resume_entry: the nodes to read, as far as they are known */
-    guint looked_at;    /* so many of them are done */
+    GPtrArray *entries; /* struct resume_entry: the nodes to read that are known so far */
+    guint looked_at;    /* how many of them are done */
     GPtrArray *ended;   /* nodes to remove: their tickets have ended */
 };
 
@@ -120,12 +120,12 @@ static bool resume_restore(struct zk_batch *batch, const struct resume_entry *en
     remote_ticket_schedule(&z->remote, t);
     struct zk_node *node = node_register(z, t, entry->path, t->head.fence);
     node->automatic = data->automatic;
-    node->unconfirmed = !lease; /* the servers have its identity: the first renewal writes it without */
+    node->unconfirmed = !lease; /* its node still has an identity: the first renewal removes that */
     node->delay = entry->sequence ? 0 : entry->delay;
     node->marked = may_hold && node->delay > 0;
     watch_node(z, entry->path, t->id);
     recovery->found++;
-    recovery->tell(recovery->arg, name, &t->head, data->meta, NULL);
+    recovery->report(recovery->arg, name, &t->head, data->meta, NULL);
     g_free(lock);
     g_free(path);
     return true;
@@ -251,7 +251,7 @@ void zk_recover(struct remote *remote, backend_recover_each *found, void *arg)
     struct zookeeper *z = (struct zookeeper *)remote;
     static const struct zk_flow recover = {sizeof(struct resume_flow), .begin = resume_begin, .failed = resume_failed,
                                            .clear = resume_clear};
-    struct recovery recovery = {.tell = found, .arg = arg};
+    struct recovery recovery = {.report = found, .arg = arg};
     if (!z->resumes) {
         return;
     }
@@ -264,7 +264,7 @@ void zk_recover(struct remote *remote, backend_recover_each *found, void *arg)
     if (z->resumes && recovery.complete) {
         log_info("this mount goes on with its session, and with %u locks in it", recovery.found);
     } else if (z->resumes) {
-        session_abandon(z, "the servers do not tell in time which locks this mount held before: they will run out");
+        session_abandon(z, "the servers do not report in time which locks this mount held before: they will run out");
     }
     z->resumes = false;
 }

@@ -1,8 +1,8 @@
 /* revoke: ends holders by name, of any mount, by removing their nodes.
  *
- * The server reports it at once to a holder's mount, which takes the lock for lost.  A holder with a guard leaves a
- * node in its place in the queue.  That belongs to the session of the mount that revokes: this mount removes it when
- * the guard has run out, and the servers do if the mount dies.
+ * The server reports the removal at once to the holder's mount, which ends the lock.  For a holder with a guard, a
+ * guard node takes its position in the queue.  It belongs to the session of the mount that revokes: this mount removes
+ * it when the guard has run out, and the servers do if the mount dies.
  */
 #include <string.h>
 
@@ -18,18 +18,18 @@ struct revoke_flow {
     bool waits;                  /* the name is a ticket that does not hold */
     bool chosen;                 /* the next three are final, also if the flow begins again */
     GPtrArray *paths;            /* nodes to remove */
-    GPtrArray *guards;           /* for each the GBytes of a guard in its place, or NULL */
-    GPtrArray *ids;              /* tickets of this mount among them, whose end this call reports */
-    int64_t delay;               /* lock-delay that the last one leaves behind, */
-    bool broken;                 /* if it ends against its holder's will */
+    GPtrArray *guards;           /* for each the GBytes of its guard, or NULL */
+    GPtrArray *ids;              /* tickets of this mount among them, whose end this flow reports */
+    int64_t delay;               /* the directory's lock-delay */
+    bool broken;                 /* the lock-delay applies */
 };
 
 /* The end of a guard of this mount's session. */
 struct revoke_guard_flow {
     struct zk_batch batch;
     clock_ms end;
-    int64_t delay; /* lock-delay that it leaves behind, */
-    bool broken;   /* if the holder that it stands for was broken */
+    int64_t delay; /* the directory's lock-delay */
+    bool broken;   /* its holder was broken: the lock-delay applies */
 };
 
 static struct revoke_flow *revoke_of(struct zk_batch *batch)
@@ -94,7 +94,7 @@ static void revoke_on_deleted(struct zk_batch *batch)
     for (guint i = 0; i < ids->len; i++) {
         const struct zk_node *node = node_find(batch->z, ids->pdata[i]);
         if (node && !g_ptr_array_find_with_equal_func(flow->paths, node->path, g_str_equal, NULL)) {
-            continue; /* it was renamed before that */
+            continue; /* it was renamed before */
         }
         const struct remote_ticket *t = remote_ticket_find(r, ids->pdata[i]);
         if (t && t->acquiring) { /* it may be making another node */
@@ -107,8 +107,8 @@ static void revoke_on_deleted(struct zk_batch *batch)
     revoke_finish(batch, result);
 }
 
-/* Notes a ticket that will end; false: it does not match.  This flow reports the end of tickets that hold, and of
- * sequence files.  A ticket with a pending acquire, or that waits in a lock's hidden queue, finds out itself. */
+/* Notes a ticket that will end; false: it does not match.  This flow reports the end of holders and of sequence files.
+ * The flow of a pending acquire, or the watch of a waiting ticket, notices the end itself. */
 static bool revoke_note_ticket(struct zk_batch *batch, const struct zk_data *data, const struct Stat *stat)
 {
     const struct revoke_flow *flow = revoke_of(batch);

@@ -1,8 +1,7 @@
 /* saved_session: the session of this mount in a journal, for the next daemon.
  *
- * A process with the id and password of a session can do all that its mount can.  So they are in a file of mode 0600,
- * in a directory that nobody else can write to; journal.h says what happens otherwise.  A mount without such a file
- * works too, but when its daemon is killed its locks end with the session.
+ * The id and password of a session give all rights of its mount.  So they are in a file of mode 0600, in a directory
+ * that nobody else can write to; see journal.h.  Without this file the locks of a killed daemon end with the session.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +14,7 @@ enum { STATE_SESSION = 1, STATE_CLOSED = 2 }; /* "ID PASSWORD IDENTITY", the fir
 
 #define STATE_PASSWORD (sizeof(((clientid_t *)NULL)->passwd))
 
-/* The last record counts.  A session of another boot, user or ensemble is useless. */
+/* The last record counts.  Ignores a session of another mount or ensemble. */
 static int saved_session_replay(void *arg, uint8_t type, const void *payload, size_t length)
 {
     struct zookeeper *z = arg;

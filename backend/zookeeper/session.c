@@ -1,10 +1,12 @@
-/* session: the one session of a mount, and how long it surely lives.
+/* session: the one session of a mount, and how long it is valid.
  *
- * A follower that is cut off from the quorum goes on answering pings.  So only an acknowledged write proves that the
- * session is alive, for `validity` from when it was sent; a heartbeat is such a write.  A touch of the session reaches
- * the leader half a tick late at worst: an answer at T follows an acknowledged write of at most `validity` before, so
- * the quorum keeps the session until T - validity + its timeout - a quarter of two ticks, which is past T + validity.
- * When `validity` has passed, this mount loses all its locks and opens a new session.
+ * A follower that is cut off from the quorum goes on answering pings.  So only an acknowledged write, such as a
+ * heartbeat, proves that the session is alive: for `validity` from when it was sent.  When that has passed, this mount
+ * loses all its locks and opens a new session.
+ *
+ * Why others cannot have them before: the leader may learn up to half a tick late that a session is used.  An answer at
+ * T follows an acknowledged write that was sent at T - validity or later.  So the quorum keeps the session at least
+ * until T - validity + its timeout - a quarter of two ticks, which is after T + validity.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -16,7 +18,7 @@
 #include "backend/zookeeper/private.h"
 
 #define SESSION_RETRY 0.1   /* s, when no server can be reached */
-#define SESSION_MARGIN 1000 /* ms: half of a server's tick, and of the time to report */
+#define SESSION_MARGIN 1000 /* ms: for half of a server's tick, and for the time of a report */
 
 bool session_is_up(const struct remote *r)
 {
@@ -78,14 +80,14 @@ static void session_on_heartbeat_timer(struct ev_loop *loop, ev_timer *timer, in
 
 /* --- the beginning of a session --- */
 
-/* The server is of no use. */
+/* Notes why the session cannot be used. */
 static void session_refuse(struct zookeeper *z, const char *why)
 {
     g_free(z->why);
     z->why = g_strdup(why);
 }
 
-/* Whether a later version than this one has made the hidden node with these data. */
+/* Did a version with a higher format number make the hidden node with these data? */
 static bool session_is_of_newer_format(struct zookeeper *z, GBytes *hidden)
 {
     gsize size = 0;

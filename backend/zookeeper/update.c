@@ -92,8 +92,8 @@ static void update_set(struct zk_batch *batch)
     batch_then(batch, update_on_written);
 }
 
-/* Compares the node, as others see it, with the ticket.  A node that is stronger, or that another client wrote, is
- * written again.  One that is weaker is lost: others may share it. */
+/* Compares the node in the store with the ticket.  A node that is stronger, or that another client wrote, is written
+ * again.  A ticket whose node is weaker is lost, because others may share the lock. */
 static void update_on_compared(struct zk_batch *batch)
 {
     const struct zk_update *change = zk_update_of(batch);
@@ -251,7 +251,7 @@ static void update_rename(struct zk_batch *batch)
     if (!node || !to) {
         batch_then(batch, update_fail_rename_as_stale);
     } else if (!batch_begin_write(batch, change->id)) {
-        return; /* until the pending write is done, so that it is renamed too */
+        return; /* parked: the rename needs the result of the pending write */
     } else if (batch->was_sent) {
         batch_get(batch, to->path);
         batch_then(batch, update_on_found);
@@ -351,7 +351,7 @@ uint64_t update_send(struct remote_request *request, struct remote_ticket *t, in
 
 void update_forget(struct remote *r, uint64_t call)
 {
-    struct zk_batch *batch = (struct zk_batch *)(uintptr_t)call; /* it has no answer yet, so it still exists */
+    struct zk_batch *batch = (struct zk_batch *)(uintptr_t)call; /* a pending request's flow exists */
     (void)r;
     batch->request = NULL;
     batch_end(batch);

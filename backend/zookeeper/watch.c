@@ -1,8 +1,8 @@
-/* watch: watches the nodes of this mount, and names that others hold, whose end the filesystem must know.
+/* watch: watches the nodes of this mount, and names that others hold, for backend_watch.
  *
  * A server reports once that a queue has changed or that a ticket's node was removed.  If the filesystem still has the
- * name, it is read and watched again.  Only the WATCH_MAX names that were looked up last are watched, so that a listing
- * of a large directory stays cheap.
+ * name, this reads and watches it again.  Only the WATCH_MAX names that were looked up last are watched, so that a
+ * listing of a large directory stays cheap.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 /* --- nodes of this mount --- */
 
-/* The removal of a node has no reason; with a guard it counts as broken. */
+/* The server reports no reason; the end of a holder with a guard counts as broken. */
 void watch_report_end(struct zookeeper *z, const char *id)
 {
     const struct remote_ticket *t = remote_ticket_find(&z->remote, id);

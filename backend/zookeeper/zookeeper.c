@@ -15,7 +15,7 @@ static void zookeeper_start(struct remote *remote)
     session_start((struct zookeeper *)remote);
 }
 
-/* A holder may rely on its lock for its whole term, also without this daemon. */
+/* Leaves the session open if it has holders: they may rely on their locks for their whole terms. */
 static void zookeeper_free(struct remote *remote, bool holds)
 {
     struct zookeeper *z = (struct zookeeper *)remote;
@@ -105,7 +105,7 @@ static const struct remote_store store = {
     .status = zookeeper_status,
 };
 
-/* All addresses of all hosts in numbers: the library would resolve names in the loop. */
+/* All addresses of all hosts in numeric form, because the library would resolve names in the loop. */
 static char *zookeeper_resolve(const struct zookeeper_uri *uri, char *error, size_t error_size)
 {
     GString *list = g_string_new(NULL);

@@ -1,8 +1,9 @@
 /* zookeeper: leases in a ZooKeeper ensemble, shared by all hosts that mount it.
  *
  * A lock is a znode whose children are its queue: an ephemeral sequential node for each ticket, by the recipe of
- * Curator's InterProcessMutex (or of kazoo's Lock), so their clients and we exclude each other.  All nodes of a mount
- * belong to its one session and end with it.  The mount takes its locks for lost before the quorum can end the session.
+ * Curator's InterProcessMutex (or of kazoo's Lock), so leasefs and their clients exclude each other.  All nodes of a
+ * mount belong to its one session and end with it.  Before the quorum can end the session, the mount ends its locks as
+ * lost.
  */
 #ifndef BACKEND_ZOOKEEPER_ZOOKEEPER_H
 #define BACKEND_ZOOKEEPER_ZOOKEEPER_H
@@ -30,7 +31,7 @@ struct zookeeper_options {
     const char *identity; /* of this mount, the same when it starts again; NULL: none */
     const char *state;    /* its own directory, for the next daemon; NULL: saves nothing */
     int64_t ttl;          /* of most leases, ms: the session timeout follows from it */
-    bool background;      /* start also if no server answers, without a try */
+    bool background;      /* start without trying the servers */
     uint32_t seed;
 };
 
