@@ -7,7 +7,7 @@ cd "${top_srcdir:-$(dirname "$0")/..}"
 
 # Folders, with all below them, and files whose names are converted; and those whose comments are.
 rooms='fs backend/*.[ch] backend/journal backend/local backend/lockspace backend/remote backend/redis backend/redlock backend/zookeeper'
-prose='backend/*.[ch] backend/journal backend/local backend/lockspace backend/remote backend/redis backend/redlock'
+prose='backend/*.[ch] backend/journal backend/local backend/lockspace backend/remote backend/redis backend/redlock backend/zookeeper'
 
 # Parts of names, between underscores: of a variable, field, function, type, macro or file.  In place of
 #   kin, odd         identity, compatible, conflict       told, untold    event, reported, invalidate
