@@ -47,7 +47,7 @@ char *postgresql_schema(const char *name)
 
 static char *connect_line(const char *message)
 {
-    char *line = g_strdup(*message ? message : "the connection was closed");
+    char *line = g_strdup(message && *message ? message : "the connection was closed");
     g_strdelimit(line, "\n\t", ' ');
     return g_strchomp(line);
 }
@@ -162,6 +162,24 @@ static void connect_check_schema(const struct pq_target *target, struct pq_conne
     g_free(text);
 }
 
+static void connect_use_shedlock(const struct pq_target *target, struct pq_connection *c)
+{
+    char *text = g_strdup_printf("SELECT %s.use_shedlock($1)", target->schema);
+    PGresult *rows = PQexecParams(c->conn, text, 1, NULL, (const char *const[]){target->shedlock}, NULL, NULL, 0);
+    if (strcmp(connect_state(rows), "42501") == 0) {
+        connect_fail(c, true,
+                     g_strdup_printf("shedlock=%s: the schema %s does not use this table yet: run as the schema's "
+                                     "owner: SELECT %s.use_shedlock('%s')",
+                                     target->shedlock, target->schema, target->schema, target->shedlock));
+    } else if (PQresultStatus(rows) != PGRES_TUPLES_OK) {
+        char *why = connect_line(PQresultErrorField(rows, PG_DIAG_MESSAGE_PRIMARY));
+        connect_fail(c, *connect_state(rows), g_strdup_printf("shedlock=%s: %s", target->shedlock, why));
+        g_free(why);
+    }
+    PQclear(rows);
+    g_free(text);
+}
+
 /* --- the session --- */
 
 /* A notification is heard by the session that LISTENs, so there must be one. */
@@ -255,6 +273,9 @@ void pq_connect(const struct pq_target *target, const char *mount, bool first, s
     }
     if (ret->conn) {
         connect_check_schema(target, ret, first);
+    }
+    if (ret->conn && target->shedlock) {
+        connect_use_shedlock(target, ret);
     }
     if (ret->conn) {
         connect_warn(ret);

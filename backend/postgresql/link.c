@@ -569,6 +569,7 @@ static void link_copy_target(struct pq_target *to, const struct pq_target *from)
     g_ptr_array_set_free_func(to->keywords, g_free);
     g_ptr_array_set_free_func(to->values, g_free);
     to->schema = g_strdup(from->schema);
+    to->shedlock = g_strdup(from->shedlock);
     to->address = g_strdup(from->address);
 }
 

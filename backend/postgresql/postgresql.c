@@ -244,6 +244,7 @@ int postgresql_new(const struct postgresql_options *options, struct backend **re
     if (result < 0) {
         return result;
     }
+    target.shedlock = g_strdup(options->shedlock);
     while (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
     g_snprintf(mount, sizeof mount, "%016" G_GINT64_MODIFIER "x", random);

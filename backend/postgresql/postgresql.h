@@ -24,6 +24,7 @@ struct backend;
 struct postgresql_options {
     const char *uri;             /* postgresql://…, as libpq(3) has it; also schema=NAME */
     const char *user, *password; /* instead of the URI's; NULL: those */
+    const char *shedlock;        /* ShedLock's table, [SCHEMA.]TABLE; NULL: none */
     const char *identity;        /* the same for a mount that starts again; NULL: none */
     int64_t timeout;             /* ms of a request; 0: the default */
     int64_t term;                /* ms: the longest renewable one that the mount has by itself */

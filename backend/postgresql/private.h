@@ -38,7 +38,8 @@
 struct pq_target {
     GPtrArray *keywords, *values; /* of char * */
     char *schema;
-    char *address; /* to show: without a password */
+    char *shedlock; /* ShedLock's table; or NULL */
+    char *address;  /* to show: without a password */
 };
 
 /* 0, or -errno with one line in `error`. */

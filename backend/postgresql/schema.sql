@@ -473,6 +473,150 @@ BEGIN
   END LOOP;
 END$$;
 
+-- --- ShedLock ---
+
+-- While leasefs uses a table of ShedLock, each lock that is held has a row there, written in the same transaction, and a
+-- row of ShedLock's clients is a holder here.  leasefs.use_shedlock replaces these functions; until then they cost nothing.
+
+-- The holder that is only a row of ShedLock's, or NULL.
+CREATE FUNCTION leasefs.shedlock(_path bytea) RETURNS leasefs.ticket LANGUAGE sql AS $$SELECT NULL::leasefs.ticket$$;
+-- The names of such holders.
+CREATE FUNCTION leasefs.shedlock_names() RETURNS SETOF text LANGUAGE sql AS $$SELECT NULL::text WHERE false$$;
+-- Ends such a holder.
+CREATE FUNCTION leasefs.shedlock_end(_path bytea) RETURNS void LANGUAGE sql AS $$SELECT NULL::void$$;
+-- The row of a name shows whether, and until when, the lock is held or refused to others.
+CREATE FUNCTION leasefs.shedlock_show(_path bytea) RETURNS void LANGUAGE sql AS $$SELECT NULL::void$$;
+-- The table in use; NULL: none.
+CREATE FUNCTION leasefs.shedlock_table() RETURNS text LANGUAGE sql AS $$SELECT NULL::text$$;
+
+CREATE FUNCTION leasefs.shedlock_on_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM leasefs.shedlock_show(CASE WHEN TG_OP = 'DELETE' THEN OLD.path ELSE NEW.path END);
+  RETURN NULL;
+END$$;
+
+-- A path as a name in ShedLock's table, whose names have up to _max characters; NULL: it cannot be one.
+CREATE FUNCTION leasefs.shedlock_name(_path bytea, _max integer) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  name text;
+BEGIN
+  name := convert_from(_path, 'UTF8');
+  RETURN CASE WHEN char_length(name) <= _max AND NOT leasefs.is_queue(_path) THEN name END;
+EXCEPTION WHEN data_exception THEN
+  RETURN NULL;
+END$$;
+
+-- Uses that table from now on, for all mounts and SQL; NULL: none any more.  For the schema's owner, whose rights the
+-- functions have.
+CREATE FUNCTION leasefs.use_shedlock(_table text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $use$
+DECLARE
+  t regclass := COALESCE(to_regclass(_table), to_regclass('public.' || _table));
+  used text := leasefs.shedlock_table();
+  wrong text;
+  longest integer;
+  p bytea;
+BEGIN
+  IF _table IS NOT NULL AND t IS NULL THEN
+    RAISE EXCEPTION 'leasefs: there is no table %', _table USING ERRCODE = 'undefined_table';
+  ELSIF t::text IS NOT DISTINCT FROM used THEN
+    RETURN;
+  ELSIF t IS NOT NULL AND used IS NOT NULL THEN
+    RAISE EXCEPTION 'leasefs: the table % is in use already, for all mounts', used USING ERRCODE = 'object_in_use';
+  END IF;
+  SELECT string_agg(format('%s %s', c.name, c.type), ', ') INTO wrong
+  FROM (VALUES ('name', 'character varying'), ('lock_until', 'timestamp without time zone'),
+               ('locked_at', 'timestamp without time zone'), ('locked_by', 'character varying')) AS c (name, type)
+  WHERE t IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = t AND a.attname = c.name AND a.attnum > 0 AND
+    (format_type(a.atttypid, NULL) = c.type OR format_type(a.atttypid, NULL) = 'text' AND c.type = 'character varying'));
+  IF wrong IS NOT NULL THEN
+    RAISE EXCEPTION 'leasefs: the table % has no columns: %', t, wrong USING ERRCODE = 'wrong_object_type';
+  END IF;
+  SELECT CASE WHEN a.atttypmod > 0 THEN a.atttypmod - 4 ELSE 1000 END INTO longest
+  FROM pg_attribute a JOIN pg_index i ON i.indrelid = t AND i.indisunique AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum
+  WHERE a.attrelid = t AND a.attname = 'name';
+  IF t IS NOT NULL AND longest IS NULL THEN
+    RAISE EXCEPTION 'leasefs: the table % has no primary key (name)', t USING ERRCODE = 'wrong_object_type';
+  END IF;
+
+  PERFORM pg_advisory_xact_lock(1818322805), set_config('lock_timeout', '60s', true);
+  IF t IS NULL THEN
+    DROP TRIGGER shedlock_update ON leasefs.ticket;
+    DROP TRIGGER shedlock_insert ON leasefs.ticket;
+    DROP TRIGGER shedlock_delete ON leasefs.ticket;
+    CREATE OR REPLACE FUNCTION leasefs.shedlock(_path bytea) RETURNS leasefs.ticket LANGUAGE sql AS $$SELECT NULL::leasefs.ticket$$;
+    CREATE OR REPLACE FUNCTION leasefs.shedlock_names() RETURNS SETOF text LANGUAGE sql AS $$SELECT NULL::text WHERE false$$;
+    CREATE OR REPLACE FUNCTION leasefs.shedlock_table() RETURNS text LANGUAGE sql AS $$SELECT NULL::text$$;
+    RETURN;
+  END IF;
+  EXECUTE format($f$
+    CREATE OR REPLACE FUNCTION leasefs.shedlock_table() RETURNS text LANGUAGE sql AS $$SELECT %2$L::text$$;
+
+    CREATE OR REPLACE FUNCTION leasefs.shedlock(_path bytea) RETURNS leasefs.ticket LANGUAGE plpgsql AS $$
+    DECLARE
+      t leasefs.ticket;
+      r record;
+      now timestamp := timezone('UTC', clock_timestamp());
+    BEGIN
+      SELECT LEAST(s.lock_until, now + interval '10 years') AS until, GREATEST(LEAST(s.locked_at, now), 'epoch') AS since INTO r
+      FROM %1$s s
+      WHERE s.name = leasefs.shedlock_name(_path, %3$s) AND s.lock_until > now AND s.locked_by IS DISTINCT FROM 'leasefs.mount';
+      IF NOT FOUND THEN RETURN NULL; END IF;
+      t.path := _path;
+      t.id := 'shedlock';
+      t.kind := 1;
+      t.mode := 0;
+      t.mount := 'sql';
+      t.held := true;
+      t.acquired := extract(epoch FROM r.since) * 1000;
+      t.deadline := extract(epoch FROM r.until) * 1000;
+      t.ttl := t.deadline - t.acquired;
+      t.number := GREATEST((SELECT v.top + 1 FROM leasefs.ticket v WHERE v.path = _path AND v.slot = 0), extract(epoch FROM r.since) * 1000000);
+      RETURN t;
+    END$$;
+
+    CREATE OR REPLACE FUNCTION leasefs.shedlock_names() RETURNS SETOF text LANGUAGE sql AS $$
+      SELECT s.name FROM %1$s s WHERE s.lock_until > timezone('UTC', clock_timestamp()) AND s.locked_by IS DISTINCT FROM 'leasefs.mount'$$;
+
+    CREATE OR REPLACE FUNCTION leasefs.shedlock_end(_path bytea) RETURNS void LANGUAGE sql AS $$
+      UPDATE %1$s s SET lock_until = timezone('UTC', clock_timestamp())
+      WHERE s.name = leasefs.shedlock_name(_path, %3$s) AND s.lock_until > timezone('UTC', clock_timestamp()) AND
+        s.locked_by IS DISTINCT FROM 'leasefs.mount'$$;
+
+    CREATE OR REPLACE FUNCTION leasefs.shedlock_show(_path bytea) RETURNS void LANGUAGE plpgsql AS $$
+    DECLARE
+      n text := leasefs.shedlock_name(_path, %3$s);
+      now timestamp := timezone('UTC', clock_timestamp());
+      until timestamp;
+    BEGIN
+      IF n IS NULL THEN RETURN; END IF;
+      SELECT timezone('UTC', to_timestamp(GREATEST(max(v.deadline) FILTER (WHERE v.held), max(v.refused), 0) / 1000.0)) INTO until
+      FROM leasefs.ticket v WHERE v.path = _path;
+      IF until <= now THEN
+        UPDATE %1$s s SET lock_until = now WHERE s.name = n AND s.locked_by = 'leasefs.mount' AND s.lock_until > now;
+        RETURN;
+      END IF;
+      INSERT INTO %1$s AS s (name, lock_until, locked_at, locked_by) VALUES (n, until, now, 'leasefs.mount')
+      ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_by = excluded.locked_by,
+        locked_at = CASE WHEN s.lock_until > now THEN s.locked_at ELSE now END
+      WHERE s.lock_until <= now OR s.locked_by = 'leasefs.mount';
+      IF NOT FOUND THEN -- since it was looked at: this transaction begins again
+        RAISE EXCEPTION 'leasefs: %% is locked by ShedLock', n USING ERRCODE = 'serialization_failure';
+      END IF;
+    END$$;
+
+    CREATE TRIGGER shedlock_update AFTER UPDATE ON leasefs.ticket FOR EACH ROW
+      WHEN ((NEW.held OR OLD.held OR NEW.refused > 0) AND
+        (NEW.held, NEW.deadline, NEW.refused) IS DISTINCT FROM (OLD.held, OLD.deadline, OLD.refused))
+      EXECUTE FUNCTION leasefs.shedlock_on_change();
+    CREATE TRIGGER shedlock_insert AFTER INSERT ON leasefs.ticket FOR EACH ROW WHEN (NEW.held)
+      EXECUTE FUNCTION leasefs.shedlock_on_change();
+    CREATE TRIGGER shedlock_delete AFTER DELETE ON leasefs.ticket FOR EACH ROW WHEN (OLD.held)
+      EXECUTE FUNCTION leasefs.shedlock_on_change()$f$, t, t::text, longest);
+  FOR p IN SELECT DISTINCT v.path FROM leasefs.ticket v WHERE v.held OR v.refused > 0 LOOP
+    PERFORM leasefs.shedlock_show(p);
+  END LOOP;
+END$use$;
+
 -- --- the rule that grants ---
 
 -- What stands in the way of a ticket that does not hold.  `_place`: that of one that waits; NULL: it is to be appended.
@@ -510,7 +654,8 @@ BEGIN
     RETURN;
   END IF;
   SELECT u.odd, u.refused INTO h FROM leasefs.ticket u WHERE u.path = t.path AND u.slot = 0;
-  IF h.refused > leasefs.ms() THEN
+  blocker := leasefs.shedlock(t.path);
+  IF h.refused > leasefs.ms() OR blocker.id IS NOT NULL THEN
     blocked := true;
     RETURN;
   END IF;
@@ -577,7 +722,9 @@ END$$;
 
 CREATE FUNCTION leasefs.queued(t leasefs.ticket) RETURNS leasefs.answer LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
+  SHEDLOCK_LOOK CONSTANT bigint := 1000; -- its release notifies nobody
   a leasefs.answer;
+  s leasefs.ticket;
 BEGIN
   a.result := 'queued';
   a.id := t.id;
@@ -590,6 +737,8 @@ BEGIN
   ELSE
     SELECT max(u.deadline) INTO a.wait FROM leasefs.ticket u WHERE u.path = t.path AND u.held;
     SELECT GREATEST(a.wait, u.refused) INTO a.wait FROM leasefs.ticket u WHERE u.path = t.path AND u.slot = 0;
+    s := leasefs.shedlock(t.path);
+    IF s.id IS NOT NULL THEN a.wait := LEAST(s.deadline, leasefs.ms() + SHEDLOCK_LOOK); END IF;
   END IF;
   a.wait := COALESCE(GREATEST(a.wait - leasefs.ms(), 0), -1);
   RETURN a;
@@ -725,7 +874,7 @@ BEGIN
   IF h.path IS NULL AND h.stamp IS NULL THEN -- closed before any mount has come
     SELECT v.path, v.others, v.deadline, v.odd INTO h FROM (SELECT) AS one LEFT JOIN leasefs.ticket v ON v.path = _path AND v.slot = 0;
   ELSIF h.path IS NOT NULL AND NOT closed AND h.id IS NULL AND h.others = 0 AND h.refused <= now AND _owner IS NULL AND
-     _number IS NULL AND NOT _test AND NOT _sequence THEN
+     _number IS NULL AND NOT _test AND NOT _sequence AND (leasefs.shedlock(_path)).id IS NULL THEN
     -- Nobody else is there.
     n := GREATEST(h.last + 1, nextval('leasefs.fence'), (date_part('epoch', clock_timestamp()) * 1000000)::bigint);
     UPDATE leasefs.ticket v SET id = _id, number = n, last = n, top = n, kind = _kind, mode = _mode, mount = _mount,
@@ -1020,6 +1169,7 @@ BEGIN
      leasefs.open(_path, CASE WHEN _sequence THEN leasefs.directory_of(_path) ELSE _parent END, _leaf) IS NOT NULL THEN
     RETURN 'stale';
   END IF;
+  IF (leasefs.shedlock(_path)).id IS NOT NULL THEN RETURN 'stale'; END IF;
   t := leasefs.find(_path, _id);
   there := t.id IS NOT NULL;
   IF there THEN PERFORM leasefs.drop(t); END IF;
@@ -1197,6 +1347,10 @@ BEGIN
     result := 'busy';
     RETURN;
   END IF;
+  IF (leasefs.shedlock(_to)).id IS NOT NULL THEN
+    result := 'busy';
+    RETURN;
+  END IF;
   SELECT v.last INTO past FROM leasefs.ticket v WHERE v.path = _path AND v.slot = 0;
   SELECT v.* INTO h FROM leasefs.ticket v WHERE v.path = _to AND v.slot = 0;
   IF NOT FOUND THEN
@@ -1255,6 +1409,8 @@ BEGIN
     SELECT array_agg(v.id) INTO ids FROM leasefs.ticket v WHERE v.path = holders.path AND v.name = _leaf AND v.deadline > leasefs.ms();
   ELSE
     SELECT array_agg(v.id) INTO ids FROM leasefs.ticket v WHERE v.path = _path AND v.held AND v.deadline > leasefs.ms();
+    ids := COALESCE(ids, ARRAY[(leasefs.shedlock(_path)).id]);
+    IF ids[1] IS NULL THEN ids := NULL; END IF;
   END IF;
   IF ids IS NULL THEN
     result := 'missing';
@@ -1285,6 +1441,11 @@ BEGIN
   PERFORM leasefs.take(_path);
   PERFORM leasefs.check_epoch(_stamp);
   PERFORM leasefs.expire(_path);
+  IF 'shedlock' = ANY (_ids) AND _word IS NULL THEN PERFORM leasefs.shedlock_end(_path); END IF;
+  IF (leasefs.shedlock(_path)).id = ANY (_ids) THEN
+    result := 'busy';
+    RETURN;
+  END IF;
   FOR t IN SELECT v.* FROM leasefs.ticket v WHERE v.path = _path AND v.id = ANY (_ids) AND v.mount <> 'delay' LOOP
     there := there + 1;
     IF t.mount = 'guard' THEN
@@ -1379,10 +1540,11 @@ BEGIN
     RETURN;
   END IF;
   SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = _path AND v.held AND v.deadline > now ORDER BY v.number LIMIT 1;
-  IF FOUND THEN
+  IF NOT FOUND THEN t := leasefs.shedlock(_path); END IF;
+  IF t.id IS NOT NULL THEN
     a := leasefs.describe('lock', t);
     a.content := t.content;
-    SELECT count(*) FILTER (WHERE v.held), count(*) FILTER (WHERE NOT v.held), 0 INTO a.holders, a.waiters, a.position
+    SELECT GREATEST(count(*) FILTER (WHERE v.held), 1), count(*) FILTER (WHERE NOT v.held), 0 INTO a.holders, a.waiters, a.position
     FROM leasefs.ticket v WHERE v.path = _path AND v.id IS NOT NULL AND v.deadline > now;
     RETURN;
   END IF;
@@ -1426,7 +1588,10 @@ BEGIN
      ORDER BY h.leaf LIMIT _max)
     UNION ALL
     (SELECT 'lock', v.name FROM leasefs.ticket v WHERE v.path = _path || '/'::bytea AND v.name > _after AND v.deadline > now
-     ORDER BY v.name LIMIT _max)) AS all_of_them
+     ORDER BY v.name LIMIT _max)
+    UNION ALL
+    (SELECT 'lock', leasefs.leaf_of(n) FROM leasefs.shedlock_names() AS n
+     WHERE leasefs.is_name(n) AND leasefs.parent_of(n) = _path AND leasefs.leaf_of(n) > _after ORDER BY 2 LIMIT _max)) AS all_of_them
   ORDER BY 2 LIMIT _max;
 END$$;
 
@@ -1449,7 +1614,10 @@ BEGIN
   PERFORM leasefs.take(p);
   SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = p AND v.deadline > leasefs.ms() AND
     CASE WHEN p = _path THEN v.held ELSE v.name = _leaf END ORDER BY v.deadline DESC LIMIT 1;
-  IF NOT FOUND THEN RETURN -1; END IF;
+  IF NOT FOUND THEN
+    t := leasefs.shedlock(_path);
+    RETURN CASE WHEN t.id IS NULL THEN -1 ELSE GREATEST(LEAST(t.deadline - leasefs.ms(), 1000), 0) END;
+  END IF;
   IF NOT _mount = ANY (COALESCE(t.watched, '{}')) THEN
     UPDATE leasefs.ticket v SET watched = COALESCE(v.watched, '{}') || _mount WHERE v.path = p AND v.slot = t.slot;
   END IF;
@@ -1475,7 +1643,8 @@ BEGIN
   IF FOUND OR _path = '' THEN RETURN CASE WHEN was = _nonce THEN 'ok' ELSE 'exists' END; END IF;
   PERFORM leasefs.expire(_path);
   IF EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _path AND (v.id IS NOT NULL OR v.refused > leasefs.ms())) OR
-     leasefs.is_numbered(_leaf) AND EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _parent || '/'::bytea AND v.name = _leaf) THEN
+     leasefs.is_numbered(_leaf) AND EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _parent || '/'::bytea AND v.name = _leaf) OR
+     (leasefs.shedlock(_path)).id IS NOT NULL THEN
     RETURN 'exists';
   END IF;
   PERFORM leasefs.forget(_path);
@@ -1626,6 +1795,9 @@ END$$;
 
 -- --- SQL for everybody ---
 
+CREATE FUNCTION leasefs.is_name(_name text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$SELECT _name !~ '(^|/)\.{0,2}(/|$)' AND NOT EXISTS (SELECT FROM pg_catalog.string_to_table(_name, '/') AS c WHERE pg_catalog.octet_length(c) > 255)$$;
+
 -- The open transaction would stop every mount that wants the lock, so these are refused in one, where that can be seen: it
 -- has written already, or began long before this statement.
 CREATE FUNCTION leasefs.check_call(_name text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
@@ -1634,8 +1806,7 @@ BEGIN
     RAISE EXCEPTION 'leasefs: call this outside a transaction block, so that it is committed at once'
       USING ERRCODE = 'active_sql_transaction';
   END IF;
-  IF _name IS NULL OR _name ~ '(^|/)\.{0,2}(/|$)' OR
-     EXISTS (SELECT FROM string_to_table(_name, '/') AS c WHERE octet_length(c) > 255) THEN
+  IF leasefs.is_name(_name) IS NOT TRUE THEN
     RAISE EXCEPTION 'leasefs: % is no name of a lock: write it as a path below the mount, such as backup or db/backup', quote_nullable(_name)
       USING ERRCODE = 'invalid_parameter_value';
   END IF;
@@ -1676,8 +1847,12 @@ BEGIN
     PERFORM leasefs.enter_epoch('sql', COALESCE(known.stamp, ''), left(md5(random()::text || clock_timestamp()), 16), 0, 0, 0, 3600000,
       COALESCE(known.closed_for, 0), true, false);
   END IF;
-  a := leasefs.acquire(convert_to(name, 'UTF8'), leasefs.parent_of(name), leasefs.leaf_of(name), false, 'sql:' || token, 'sql', NULL,
-    1, 0, ms, ms, false, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+  BEGIN
+    a := leasefs.acquire(convert_to(name, 'UTF8'), leasefs.parent_of(name), leasefs.leaf_of(name), false, 'sql:' || token, 'sql', NULL,
+      1, 0, ms, ms, false, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+  EXCEPTION WHEN serialization_failure THEN -- ShedLock has just taken it
+    RETURN NULL;
+  END;
   IF a.result = 'granted' THEN RETURN a.number; END IF;
   IF a.result IN ('busy', 'grace') THEN RETURN NULL; END IF;
   RAISE EXCEPTION 'leasefs: %: %', name, CASE a.result WHEN 'directory' THEN 'is a directory' WHEN 'missing' THEN 'its directory is not there'

@@ -173,6 +173,7 @@ void pq_target_clear(struct pq_target *target)
     g_clear_pointer(&target->keywords, g_ptr_array_unref);
     g_clear_pointer(&target->values, g_ptr_array_unref);
     g_clear_pointer(&target->schema, g_free);
+    g_clear_pointer(&target->shedlock, g_free);
     g_clear_pointer(&target->address, g_free);
 }
 

@@ -411,6 +411,7 @@ static int main_open_postgresql(const struct options *options, struct backend **
         .term = options->ttl,
         .grace = options->redis.grace,
         .strict = options->redis.strict,
+        .shedlock = options->shedlock,
         .seed = g_random_int(),
     };
     char *user = NULL, *password = NULL;

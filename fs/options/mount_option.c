@@ -117,6 +117,8 @@ static const struct mount_option mount_options[] = {
      "whose locks ours exclude in ZooKeeper (default curator)"},
     {"state=", OPTION_PATH, FOR_ZOOKEEPER, FIELD(state), 0, 0, "DIR", "the name of a directory",
      "where the mount's session is kept for its next daemon"},
+    {"shedlock=", OPTION_TEXT, FOR_POSTGRESQL, FIELD(shedlock), 0, 0, "TABLE", "",
+     "the table of ShedLock whose locks ours exclude in PostgreSQL"},
 
     /* libfuse's */
     {"allow_other", OPTION_PASS, FOR_ALL, FIELD(allow_other), .help = "other users may use the mount"},

@@ -330,6 +330,7 @@ void options_clear(struct options *options)
     g_free(options->redis.sentinel_credentials);
     g_free(options->credentials);
     g_free(options->state);
+    g_free(options->shedlock);
     g_free(options->print_schema);
     fuse_opt_free_args(&options->fuse);
     *options = (struct options){0};

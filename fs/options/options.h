@@ -66,6 +66,7 @@ struct options {
     struct options_redis redis;
     char *state;       /* of zookeeper://: a directory, absolute; NULL: the default one */
     bool layout_kazoo; /* of zookeeper://: locks as kazoo lays them out */
+    char *shedlock;    /* of postgresql://: the table that locks of ShedLock are in; NULL: none */
     char *mountpoint;  /* absolute */
     int64_t ttl;       /* milliseconds (default LEASE_TTL_DEFAULT) */
     bool has_ttl;      /* it was given */

@@ -27,6 +27,7 @@ class Session:
         self.cursor = self.conn.cursor()
         self.run("LISTEN leasefs_" + self.channel)
         self.pending = False
+        self.error = None
         self.events = []
 
     def wait(self):
@@ -46,14 +47,21 @@ class Session:
     def result(self):
         return self.cursor.fetchall() if self.cursor.description else []
 
+    def outcome(self, read):
+        """What a call answered; of an error its SQLSTATE."""
+        error, self.error = self.error, None
+        return error or read(self.result())
+
     def begin(self, text, values=None):
         self.cursor.execute(text, values)
         self.pending = True
 
     def is_ready(self):
         """Polls; True once the answer is there."""
-        if self.conn.poll() == psycopg2.extensions.POLL_OK:
-            self.pending = False
+        try:
+            self.pending = self.conn.poll() != psycopg2.extensions.POLL_OK
+        except psycopg2.Error as error:
+            self.pending, self.error = False, error.pgcode
         return not self.pending
 
     def take_events(self):
@@ -111,7 +119,7 @@ def play(order, plans, names):
         for i, call in enumerate(waiting):
             if call and not sessions[i].pending:
                 waiting[i] = None
-                outcomes[i].append(call.read(sessions[i].result()))
+                outcomes[i].append(sessions[i].outcome(call.read))
 
     while todo:
         settle()
@@ -124,17 +132,12 @@ def play(order, plans, names):
         session = sessions[i]
         if what == "call":
             session.run("BEGIN")
-            try:
-                session.begin(call.text % names)
-                settle()
-            except psycopg2.Error as error:
-                outcomes[i].append(error.pgcode)
-                session.pending = False
-                continue
+            session.begin(call.text % names)
+            settle()
             if session.pending:
                 waiting[i] = call
             else:
-                outcomes[i].append(call.read(session.result()))
+                outcomes[i].append(session.outcome(call.read))
         else:
             session.run("COMMIT" if call.commit else "ROLLBACK")
             settle()
@@ -316,6 +319,36 @@ case("many are renewed while one of them is released",
       [release("a", "x", "m0")]],
      lambda n, o, e: expect(o[0][0] in (1, 2) and o[1][0] == "gone" and len(holders(n["b"])) == 1, o),
      before=[acquire("a", "x", "m0"), acquire("b", "y", "m0")])
+
+# ShedLock's statements.  40001: the call is rolled back, and to be repeated.
+query("CREATE TABLE public.shedlock (name varchar(64) PRIMARY KEY, lock_until timestamp NOT NULL, locked_at timestamp NOT NULL, "
+      "locked_by varchar(255) NOT NULL); SELECT leasefs.use_shedlock('shedlock')")
+INSERT = Call("WITH done AS (INSERT INTO public.shedlock AS s VALUES ('%(a)s', timezone('utc', now()) + '30 s', timezone('utc', now()), 'host') "
+              "ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, "
+              "locked_by = excluded.locked_by WHERE s.lock_until <= timezone('utc', now()) RETURNING 1) SELECT count(*) FROM done")
+UNLOCK = Call("WITH done AS (UPDATE public.shedlock SET lock_until = timezone('utc', now()) WHERE name = '%(a)s' AND locked_by = 'host' "
+              "RETURNING 1) SELECT count(*) FROM done")
+
+
+def apart(names, outcomes, events):
+    theirs = query("SELECT count(*) FROM public.shedlock WHERE name = %s AND locked_by = 'host' AND lock_until > timezone('utc', now())",
+                   [names["a"]])[0][0]
+    expect(theirs + len(holders(names["a"])) <= 1, outcomes, theirs, holders(names["a"]))
+
+
+case("ShedLock and a mount exclude each other", [[INSERT], [acquire("a", "y", "m1")]],
+     lambda n, o, e: (apart(n, o, e), expect((o[0][0], o[1][0]) in ((1, "busy"), (0, "granted"), (1, "40001")), o)))
+case("so they do where each has had the lock before", [[INSERT, UNLOCK], [acquire("a", "y", "m1"), release("a", "y", "m1")]],
+     apart, before=[acquire("a", "w", "m2"), release("a", "w", "m2"), INSERT, UNLOCK])
+case("ShedLock and SQL exclude each other", [[INSERT], [Call(TRY)]],
+     lambda n, o, e: (apart(n, o, e), expect((o[0][0], o[1][0]) in ((1, False), (0, True)), o)))
+case("a waiter and ShedLock exclude each other behind a release", [[release("a", "x", "m0")], [INSERT]],
+     apart, before=[acquire("a", "x", "m0"), acquire("a", "y", "m1", wait=True)])
+case("a lock that has expired is renewed, or ShedLock has it", [[renew("a", "x")], [INSERT]],
+     apart, before=[acquire("a", "x", "m0", ttl=0)])
+case("a rename and ShedLock exclude each other", [[rename("b", "x", "a")], [INSERT]],
+     lambda n, o, e: (apart(n, o, e), expect((o[0][0], o[1][0]) in (("ok", 0), ("busy", 1), ("40001", 1)), o)),
+     before=[acquire("b", "x", "m0")])
 print("1..%d" % cases)
 print("# %d orders" % orders)
 sys.exit(failures > 0)

@@ -506,7 +506,8 @@ START_TEST(option_of_another_backend_is_refused)
     ck_assert(g_str_has_prefix(options.directory, "/b/"));
     ck_assert(g_str_has_suffix(options.directory, "/zookeeper"));
     assert_refused(PARSE("-o", "state=/b", "local", mountpoint), "option state= is only for zookeeper://");
-    ck_assert_int_eq(PARSE("-o", "credentials=/a,background,grace=1m", "postgresql://h/d", mountpoint), 0);
+    ck_assert_int_eq(PARSE("-o", "credentials=/a,background,grace=1m,shedlock=t", "postgresql://h/d", mountpoint), 0);
+    ck_assert_str_eq(options.shedlock, "t");
     ck_assert_int_eq(options.kind, OPTIONS_POSTGRESQL);
     assert_refused(PARSE("-o", "prefix=a", "postgres://h/d", mountpoint),
                    "option prefix= is only for redis:// and redlock://");
