@@ -71,7 +71,7 @@ static void postgresql_on_up(void *context)
     }
     if (p->was_up) {
         log_info("%s: connected again", pq_link_address(p->link));
-        pq_watch_freed(p, NULL);
+        remote_watch_changed(&p->remote, NULL);
     }
     p->was_up = true;
     postgresql_greet(p);
@@ -163,7 +163,6 @@ static void postgresql_free(struct remote *r, bool holds)
     (void)holds;
     pq_recover_stop(p);
     pq_revoke_end_all(p);
-    pq_watch_end_all(p);
     epoch_clear(&p->epoch);
     if (r->loop) {
         ev_clear_pending(r->loop, &p->gathering);

@@ -6,7 +6,7 @@
  * recover.c     the leases of a mount that starts again
  * revoke.c      ending holders by name, on whichever mount
  * request.c     the procedures of remote.h as calls of functions, and their answers
- * watch.c       names that others hold
+ * watch.c       watches names that others hold
  * marker.c      which epoch the server has, for backend/remote/epoch.h
  * call.c        a call of a function, and values of its answer
  * link.c        the connection on the loop: sends calls, repeats them, reports notifications
@@ -208,7 +208,6 @@ struct postgresql {
     ev_prepare gathering;
     GPtrArray *renewals;     /* such arrays: that, and those that are not answered */
     GHashTable *stats_again; /* set of struct remote_request: stats that were sent once more */
-    GHashTable *watches;     /* name -> struct pq_watch */
     LIST_HEAD(, pq_revocation) revocations;
     struct pq_recovery *recovery;
 };
@@ -234,9 +233,8 @@ void pq_marker_enter(struct postgresql *p);
 /* --- watch.c --- */
 
 void pq_watch_name(struct remote *r, const char *name);
-/* "PATH NAME" in hexadecimal: that was released; NULL: any may have been. */
+/* "PATH NAME" in hexadecimal: that was released. */
 void pq_watch_freed(struct postgresql *p, const char *text);
-void pq_watch_end_all(struct postgresql *p);
 
 /* --- request.c --- */
 

@@ -30,14 +30,6 @@
 #define REDIS_META_MAX 4096
 #define REDIS_COMPLAIN_EVERY 1000 /* ms between logged errors of one kind */
 
-/* A name that another mount or client holds, whose changes the server reports. */
-struct redis_watch {
-    TAILQ_ENTRY(redis_watch) link;
-    char *name;
-    char *names; /* the key of its directory's names, if it may be a ticket; else NULL */
-    bool rests;  /* the server need not report it, because a ticket of this mount waits for the lock */
-};
-
 /* What uncontended.c keeps. */
 struct redis_uncontended {
     GHashTable *releases;  /* name -> struct uncontended_release: pending ones */
@@ -50,10 +42,8 @@ struct redis_uncontended {
 struct redis {
     struct remote remote;
     struct redis_conn *conn;
-    char *before, *behind;                          /* of a lock's key: around the name */
-    char mount[24];                                 /* "lfs:m" and 60 random bits: the mount's channel */
-    GHashTable *watches;                            /* name -> struct redis_watch */
-    TAILQ_HEAD(redis_watches, redis_watch) watched; /* the same, the last looked up first */
+    char *before, *behind; /* of a lock's key: around the name */
+    char mount[24];        /* "lfs:m" and 60 random bits: the mount's channel */
     LIST_HEAD(, redis_revocation) revocations;
     LIST_HEAD(, redis_listing) listings;
     GString *key;        /* see redis_key_make */
@@ -259,13 +249,8 @@ void redis_list_end_all(struct redis *r);
 /* --- watch.c --- */
 
 void redis_watch_name(struct remote *remote, const char *name);
-/* The server reports that the lock of this name has changed; NULL: any lock may have. */
-void redis_watch_changed(struct redis *r, const char *name);
-/* The same of a side key. */
+/* The server reports that a side key has changed. */
 void redis_watch_side_changed(struct redis *r, const char *key, size_t length);
-/* The last ticket of this mount that waited for the lock was granted, or has ended. */
-void redis_watch_resume(struct redis *r, const char *name, bool granted);
-void redis_watch_end_all(struct redis *r);
 
 /* --- recover.c --- */
 

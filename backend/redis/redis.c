@@ -100,7 +100,7 @@ static void redis_on_changed(void *context, const char *key, size_t length)
 {
     struct redis *r = context;
     if (!key) {
-        redis_watch_changed(r, NULL);
+        remote_watch_changed(&r->remote, NULL);
         remote_retry_waiter(&r->remote, NULL);
     }
     if (!key || redis_marker_is_key(r, key, length)) {
@@ -117,7 +117,7 @@ static void redis_on_changed(void *context, const char *key, size_t length)
         remote_retry_waiter(&r->remote, lock);
     }
     if (!redis_key_is_side(key)) {
-        redis_watch_changed(r, name);
+        remote_watch_changed(&r->remote, name);
     }
     g_free(name);
 }
@@ -154,10 +154,8 @@ static void redis_free(struct remote *remote, bool holds)
     redis_directory_end_all(r);
     redis_revoke_end_all(r);
     redis_list_end_all(r);
-    redis_watch_end_all(r);
     epoch_clear(&r->epoch);
     redis_conn_free(r->conn);
-    g_hash_table_unref(r->watches);
     redis_uncontended_clear(r);
     g_string_free(r->key, TRUE);
     g_string_chunk_free(r->arena);
@@ -206,11 +204,13 @@ static bool redis_is_up(const struct remote *r)
 /* While one waits, a message may come at any time. */
 static void redis_waits(struct remote *remote, struct remote_ticket *t, enum remote_state to)
 {
-    struct redis *r = (struct redis *)remote;
-    redis_conn_keep(r->conn, remote_state_waits(to) ? 1 : -1);
-    if (t->lock->waiting == 0 && !t->lock->sequence) {
-        redis_watch_resume(r, t->lock->name, to == REMOTE_HELD);
-    }
+    (void)t;
+    redis_conn_keep(((struct redis *)remote)->conn, remote_state_waits(to) ? 1 : -1);
+}
+
+static void redis_watching(struct remote *remote, bool any)
+{
+    redis_conn_keep(((struct redis *)remote)->conn, any ? 1 : -1);
 }
 
 static void redis_forget(struct remote *r, uint64_t call)
@@ -238,6 +238,7 @@ static const struct remote_store store = {
     .on_waiting = redis_waits,
     .watch_lock = redis_watch_lock,
     .watch_name = redis_watch_name,
+    .on_watching = redis_watching,
     .recover = redis_recover,
     .status = redis_status,
 };
@@ -283,8 +284,6 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->behind = g_strdup(at + strlen("{n}"));
     g_snprintf(r->mount, sizeof r->mount, "lfs:m%015" G_GINT64_MODIFIER "x", random >> 4);
     r->about = format_describe_mount(REDIS_FORMAT);
-    r->watches = g_hash_table_new(g_str_hash, g_str_equal);
-    TAILQ_INIT(&r->watched);
     redis_uncontended_init(r);
     LIST_INIT(&r->stats);
     LIST_INIT(&r->directory_flows);

@@ -221,7 +221,7 @@ static void stat_send_directory(struct redis_stat_flow *flow)
 static bool stat_may_be_free(struct redis *r, const char *name)
 {
     return *name && !remote_is_numbered(remote_leaf(name)) && !g_hash_table_contains(r->remote.locks, name) &&
-           !g_hash_table_contains(r->watches, name) && !remote_directory_cache_find(&r->remote, name);
+           !remote_watches(&r->remote, name) && !remote_directory_cache_find(&r->remote, name);
 }
 
 void redis_stat(struct remote_request *request)

@@ -46,7 +46,7 @@ static bool uncontended_may_be_free(struct redis *r, const struct remote_ticket 
 {
     bool only = LIST_FIRST(&t->lock->tickets) == t && !LIST_NEXT(t, link);
     return uncontended_takes(t) && t->state == REMOTE_ACQUIRING && only && !epoch_is_closed(&r->epoch) &&
-           !g_hash_table_contains(r->watches, t->lock->name);
+           !remote_watches(&r->remote, t->lock->name);
 }
 
 static void uncontended_add_note(struct redis_call *call, const char *id, const char *name, enum backend_kind kind,

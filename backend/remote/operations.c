@@ -309,7 +309,7 @@ static void operations_watch(struct backend *b, const char *name)
 {
     struct remote *r = (struct remote *)b;
     if (r->store->watch_name) {
-        r->store->watch_name(r, name);
+        remote_watch(r, name);
     }
 }
 

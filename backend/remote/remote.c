@@ -196,6 +196,8 @@ int remote_init_tables(struct remote *r, uint32_t seed)
     r->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, remote_directory_cache_free);
     skiplist_init(&r->agenda, remote_compare_next, seed);
     skiplist_init(&r->background, remote_compare_background, seed);
+    r->watches = g_hash_table_new(g_str_hash, g_str_equal);
+    TAILQ_INIT(&r->watched);
     TAILQ_INIT(&r->ended_releases);
     LIST_INIT(&r->requests);
     LIST_INIT(&r->waiters);
@@ -225,6 +227,7 @@ void remote_clear(struct remote *r)
     while (!LIST_EMPTY(&r->requests)) {
         remote_request_free(LIST_FIRST(&r->requests));
     }
+    remote_watch_clear(r);
     g_hash_table_unref(r->tickets);
     g_hash_table_unref(r->locks);
     g_hash_table_unref(r->queues);

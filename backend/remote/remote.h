@@ -22,6 +22,7 @@
  * acquire.c     takes locks, waits for them and claims them; the heartbeat of waiters
  * background.c  renewals and releases, which nobody waits for; ends of tickets
  * deadlock.c    cycles of waits
+ * watch.c       names that others hold, whose end the file system must know
  * directory_cache.c  the directories that this mount has seen
  * ticket.c      tickets, their states and times; requests
  * text.c        names, ticket ids, and the words of a store's answers
@@ -239,12 +240,24 @@ struct remote_store {
     void (*on_waiting)(struct remote *r, struct remote_ticket *t, enum remote_state to);
     /* Calls remote_retry_waiter when the ticket's lock, which another client holds, may be free.  Or NULL. */
     void (*watch_lock)(struct remote *r, struct remote_ticket *t);
-    /* See backend_watch.  Or NULL. */
+    /* Reads a name that others hold.  If nobody does, it calls remote_watch_gone; otherwise it calls
+     * remote_watch_changed when that may have changed, once.  Or NULL. */
     void (*watch_name)(struct remote *r, const char *name);
+    /* The first name is watched, or none any more.  Or NULL. */
+    void (*on_watching)(struct remote *r, bool any);
     /* See backend_recover.  NULL: the leases of a mount that has ended expire. */
     void (*recover)(struct remote *r, backend_recover_each *found, void *arg);
     /* See backend_operations; has_connections is set. */
     void (*status)(struct remote *r, struct backend_status *status);
+};
+
+/* A name that others hold, and whose end the file system must know. */
+struct remote_watch {
+    TAILQ_ENTRY(remote_watch) link; /* r->watched */
+    struct remote *r;
+    char *name;
+    bool rests;     /* a ticket of this mount waits for the lock: see watch.c */
+    ev_timer timer; /* reads it again: see remote_watch_later */
 };
 
 struct remote {
@@ -265,6 +278,8 @@ struct remote {
     struct skiplist background;                  /* tickets whose renewal waits to be sent, nearest deadline first */
     TAILQ_HEAD(, remote_request) ended_releases; /* releases of ended tickets that wait to be sent */
     unsigned background_pending;                 /* cost of the pending requests of these two */
+    GHashTable *watches;                         /* name -> struct remote_watch */
+    TAILQ_HEAD(remote_watches, remote_watch) watched; /* the same, the last looked up first */
     LIST_HEAD(, remote_ticket) waiters;
     uint64_t waiting;                  /* so many */
     clock_ms next_heartbeat;           /* CLOCK_NEVER: nobody waits */
@@ -368,6 +383,21 @@ void remote_report_expired(struct remote *r, const char *name);
 
 /* A cycle of waits of lock owners of this mount that begins with this one. */
 bool remote_deadlocked(struct remote *r, const struct remote_ticket *t);
+
+/* --- watch.c --- */
+
+/* See backend_watch. */
+void remote_watch(struct remote *r, const char *name);
+bool remote_watches(const struct remote *r, const char *name);
+/* The lock of this name may have changed; NULL: any lock may have. */
+void remote_watch_changed(struct remote *r, const char *name);
+/* Nobody holds it. */
+void remote_watch_gone(struct remote *r, const char *name);
+/* Others hold it, and the end of that may not be reported: reads it again after `ms`. */
+void remote_watch_later(struct remote *r, const char *name, int64_t ms);
+/* The last ticket of this mount that waited for the lock was granted, or has ended. */
+void remote_watch_resume(struct remote *r, const char *name, bool granted);
+void remote_watch_clear(struct remote *r);
 
 /* --- ticket.c --- */
 

@@ -56,6 +56,9 @@ static void ticket_turn_waiting(struct remote *r, struct remote_ticket *t, enum 
     if (r->store->on_waiting) {
         r->store->on_waiting(r, t, to);
     }
+    if (t->lock->waiting == 0 && !t->lock->sequence) {
+        remote_watch_resume(r, t->lock->name, to == REMOTE_HELD);
+    }
 }
 
 struct remote_request *remote_request_new(struct remote *r, const struct remote_ticket *t)

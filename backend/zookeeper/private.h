@@ -66,8 +66,6 @@ struct zookeeper {
     TAILQ_HEAD(, zk_batch) batches;
     GHashTable *nodes;   /* ticket id -> struct zk_node */
     GHashTable *watches; /* path -> GPtrArray of ticket ids; see node_add_watch */
-    GHashTable *named;   /* name that is watched for the filesystem -> its link in `recent` */
-    GQueue recent;       /* the same names, the last looked up first */
     char *address;       /* to show */
     bool ranges_noticed; /* it was logged that byte ranges cover the whole lock */
     /* from one daemon to the next */
@@ -338,11 +336,8 @@ void watch_node(struct zookeeper *z, const char *path, const char *id);
 void watch_report_end(struct zookeeper *z, const char *id);
 /* Reads the directory's lock-delay and width, for the tickets that hold in it or wait in its queue. */
 void watch_directory(struct zookeeper *z, const char *path);
-void zk_watch(struct remote *remote, const char *name);
-/* The server reported a change of this node or its children. */
-void watch_on_event(struct zookeeper *z, const char *path);
-/* Reads all watched names again: changes during a cut were not reported. */
-void watch_read_all(struct zookeeper *z);
+/* See struct remote_store. */
+void watch_name(struct remote *r, const char *name);
 
 /* --- saved_session.c --- */
 

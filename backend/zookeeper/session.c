@@ -139,7 +139,7 @@ static void session_on_greeted(struct zk_batch *batch)
     batch_end(batch);
     batch_resume_all(z);
     remote_on_up(&z->remote);
-    watch_read_all(z);
+    remote_watch_changed(&z->remote, NULL); /* changes during a cut were not reported */
 }
 
 /* Makes the chroot, the hidden node in it, and in that the session's own node. */
@@ -226,7 +226,9 @@ static void session_on_event(zhandle_t *handle, int type, int state, const char 
     struct zookeeper *z = context;
     if (type != ZOO_SESSION_EVENT) {
         session_on_node_event(z, type, path);
-        watch_on_event(z, path);
+        if (strlen(path) > strlen(z->chroot)) {
+            remote_watch_changed(&z->remote, path + strlen(z->chroot) + 1);
+        }
     } else if (state == ZOO_CONNECTED_STATE) {
         z->handle = handle; /* the event may come before zookeeper_init2 has returned */
         session_connected(z);

@@ -1,14 +1,10 @@
-/* watch: watches the nodes of this mount, and names that others hold, for backend_watch.
+/* watch: watches the nodes of this mount, and names that others hold, for backend/remote/watch.c.
  *
- * A server reports once that a queue has changed or that a ticket's node was removed.  If the filesystem still has the
- * name, this reads and watches it again.  Only the WATCH_MAX names that were looked up last are watched, so that a
- * listing of a large directory stays cheap.
+ * A server reports once that a queue has changed or that a ticket's node was removed.
  */
 #include <string.h>
 
 #include "backend/zookeeper/private.h"
-
-#define WATCH_MAX 1024
 
 /* --- nodes of this mount --- */
 
@@ -106,14 +102,6 @@ void watch_directory(struct zookeeper *z, const char *path)
 
 /* --- names that others hold --- */
 
-static void watch_drop(struct zookeeper *z, GList *link)
-{
-    char *name = link->data;
-    g_hash_table_remove(z->named, name);
-    g_queue_delete_link(&z->recent, link);
-    g_free(name);
-}
-
 struct watch_name_flow {
     struct zk_batch batch;
     char *name;
@@ -128,13 +116,10 @@ static void watch_clear_name(struct zk_batch *batch)
 static void watch_on_name(struct zk_batch *batch)
 {
     const struct watch_name_flow *flow = (struct watch_name_flow *)batch;
-    struct zookeeper *z = batch->z;
     const struct zk_reply *reply = batch_reply(batch, 0);
     GPtrArray *queue = node_queue(reply->children);
-    GList *link = g_hash_table_lookup(z->named, flow->name);
-    if (link && (reply->rc == ZNONODE || (reply->rc == ZOK && !flow->ticket && queue->len == 0))) {
-        watch_drop(z, link);
-        z->remote.events->gone(z->remote.context, flow->name);
+    if (reply->rc == ZNONODE || (reply->rc == ZOK && !flow->ticket && queue->len == 0)) {
+        remote_watch_gone(&batch->z->remote, flow->name);
     }
     g_ptr_array_unref(queue);
     batch_end(batch);
@@ -150,57 +135,15 @@ static void watch_begin(struct zk_batch *batch)
     batch_then(batch, watch_on_name);
 }
 
-static void watch_read_name(struct zookeeper *z, const char *name)
+void watch_name(struct remote *r, const char *name)
 {
     static const struct zk_flow watch = {sizeof(struct watch_name_flow), .begin = watch_begin,
                                          .clear = watch_clear_name};
+    struct zookeeper *z = (struct zookeeper *)r;
     struct watch_name_flow *flow = batch_new(z, &watch, NULL);
     int32_t number;
     flow->name = g_strdup(name);
     flow->batch.path = node_path(z, name);
     flow->ticket = node_parse_number(name, &number);
     batch_start(&flow->batch, 0);
-}
-
-void zk_watch(struct remote *remote, const char *name)
-{
-    struct zookeeper *z = (struct zookeeper *)remote;
-    GList *link = g_hash_table_lookup(z->named, name);
-    if (link) {
-        g_queue_unlink(&z->recent, link);
-        g_queue_push_head_link(&z->recent, link);
-        return;
-    }
-    g_queue_push_head(&z->recent, g_strdup(name));
-    g_hash_table_insert(z->named, z->recent.head->data, z->recent.head);
-    if (z->recent.length > WATCH_MAX) {
-        watch_drop(z, z->recent.tail);
-    }
-    watch_read_name(z, name);
-}
-
-static void watch_read_again(struct zookeeper *z, GList *link)
-{
-    if (z->remote.events->watched(z->remote.context, link->data)) {
-        watch_read_name(z, link->data);
-    } else {
-        watch_drop(z, link);
-    }
-}
-
-void watch_on_event(struct zookeeper *z, const char *path)
-{
-    size_t chroot = strlen(z->chroot);
-    GList *link = strlen(path) > chroot ? g_hash_table_lookup(z->named, path + chroot + 1) : NULL;
-    if (link) {
-        watch_read_again(z, link);
-    }
-}
-
-void watch_read_all(struct zookeeper *z)
-{
-    for (GList *link = z->recent.head, *next; link; link = next) {
-        next = link->next;
-        watch_read_again(z, link);
-    }
 }

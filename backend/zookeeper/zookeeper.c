@@ -29,8 +29,6 @@ static void zookeeper_free(struct remote *remote, bool holds)
     close(z->alarm.fd);
     g_hash_table_unref(z->nodes);
     g_hash_table_unref(z->watches);
-    g_hash_table_unref(z->named);
-    g_queue_clear_full(&z->recent, g_free);
     g_free(z->hosts);
     g_free(z->chroot);
     g_free(z->digest);
@@ -100,7 +98,7 @@ static const struct remote_store store = {
     .send = update_send,
     .forget = update_forget,
     .heartbeat = zookeeper_heartbeat,
-    .watch_name = zk_watch,
+    .watch_name = watch_name,
     .recover = zk_recover,
     .status = zookeeper_status,
 };
@@ -171,8 +169,6 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
     z->address = zookeeper_show(options->uri);
     z->nodes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, node_free);
     z->watches = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
-    z->named = g_hash_table_new(g_str_hash, g_str_equal);
-    g_queue_init(&z->recent);
     TAILQ_INIT(&z->batches);
     result = options->background ? 0 : check_servers(z, error, error_size);
     if (result < 0) {

@@ -270,8 +270,8 @@ START_TEST(no_more_than_1024_names_are_watched_the_last_first)
         snprintf(name, sizeof name, "n%d", i);
         backend_watch(hosts_mount(1), name);
     }
-    ck_assert_uint_eq(g_hash_table_size(mounted(1)->watches), MANY);
-    ck_assert(!g_hash_table_contains(mounted(1)->watches, "first"));
+    ck_assert_uint_eq(g_hash_table_size(mounted(1)->remote.watches), MANY);
+    ck_assert(!remote_watches(&mounted(1)->remote, "first"));
     hosts_stat(1, "second"); /* behind what was asked of them */
     hosts_release(first);
     hosts_release(second);
