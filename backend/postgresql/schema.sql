@@ -1,14 +1,14 @@
 -- schema: leases in a PostgreSQL database.  PostgreSQL 14 or newer.
 --
 -- A mount calls one function for each operation, so an operation is one round trip and one transaction.  Every function
--- that changes a lock first takes the advisory lock of its name (leasefs.take), so at most one transaction changes a
--- lock; rename takes two, in order.  READ COMMITTED is enough then: each statement behind the advisory lock sees all
--- that was committed before.
+-- that changes a lock first takes the advisory lock of its name (leasefs.take), so only one transaction at a time changes
+-- a lock; rename takes two, in order.  So READ COMMITTED is enough: each statement after the advisory lock sees all
+-- earlier commits.
 --
--- A lock is the rows of leasefs.ticket with its path.  The row of slot 0 is the lock's own, and stays when the lock is
--- free.  While nobody waits, the holder's ticket is in that row, and taking and releasing the lock changes no column
--- that has an index: the update stays on its page, and leaves nothing to clean up in an index.  Other tickets have rows
--- of their own.  leasefs.sweep deletes the rows of locks that have been free for a minute.
+-- A lock is the rows of leasefs.ticket with its path.  The row of slot 0 belongs to the lock, and stays when the lock is
+-- free.  While nobody waits, the holder's ticket is in that row; then acquire and release change no indexed column, so
+-- the update stays on its page and leaves nothing to clean up in an index.  Other tickets have rows of their own.
+-- leasefs.sweep deletes the rows of locks that have been free for a minute.
 --
 -- The queue of a directory of sequence tickets has the directory's path and a slash as its path.
 --
@@ -40,41 +40,41 @@ CREATE INDEX directory_parent ON leasefs.directory (parent, leaf);
 INSERT INTO leasefs.directory VALUES ('', '/', '', 0, 1, 0, 0, '', '');
 
 CREATE TYPE leasefs.joined AS (
-  id text,             -- of a claim that was taken into what its lock owner held
-  bytes int8multirange, -- what it got
-  x int8multirange,    -- what of that was held before, exclusive
-  s int8multirange     -- and shared
+  id text,             -- of a claim that joined its lock owner's ticket
+  bytes int8multirange, -- the bytes that it added
+  x int8multirange,    -- those of them that were held exclusive before
+  s int8multirange     -- and shared before
 );
 
 CREATE TABLE leasefs.ticket (
   path bytea NOT NULL,
-  slot bigint NOT NULL,  -- 0, or made of id
+  slot bigint NOT NULL,  -- 0, or a hash of id
   place bigint NOT NULL, -- 0, or the number with which it queued
-  parent bytea,          -- of slot 0 of a name: its directory
-  leaf bytea,            -- and the rest
+  parent bytea,          -- slot 0 of a name: its directory
+  leaf bytea,            -- slot 0 of a name: the last part of it
   name bytea,            -- of a sequence ticket: its own name in the directory
-  id text,               -- NULL: slot 0, and no ticket is in it
+  id text,               -- NULL: slot 0 without a ticket
   number bigint,         -- the fencing token
   kind smallint, mode smallint, -- as in backend.h
-  mount text,            -- its channel; or sql, guard, delay: nobody listens
-  identity text,         -- of the mount, also after it has started again; stays when the row is free
+  mount text,            -- the mount's channel; or sql, guard, delay, which have none
+  identity text,         -- of the mount, the same when it starts again; stays when the row is free
   handle bigint, owner bigint, -- the lock owner
   held boolean NOT NULL DEFAULT false,
-  claimed boolean NOT NULL DEFAULT false, -- its mount knows that it holds
-  again boolean NOT NULL DEFAULT false,   -- it has queued again, with an old number
+  claimed boolean NOT NULL DEFAULT false, -- its mount has claimed the grant
+  again boolean NOT NULL DEFAULT false,   -- it has queued again with its earlier number
   ttl bigint, acquired bigint, deadline bigint,
   delay bigint,          -- of a guard: its lock-delay; NULL: that of the directory
   meta bytea, content bytea,
   x int8multirange, s int8multirange, -- of a lock owner: bytes held exclusive and shared; NULL: all, by mode
   joined leasefs.joined[],
-  watched text[],        -- mounts that are told when it ends
+  watched text[],        -- mounts to notify when it ends
   -- of slot 0
-  last bigint NOT NULL DEFAULT 0,    -- the highest number that was given
-  top bigint NOT NULL DEFAULT 0,     -- and to a holder
+  last bigint NOT NULL DEFAULT 0,    -- the highest number of a ticket
+  top bigint NOT NULL DEFAULT 0,     -- the highest number of a holder
   others integer NOT NULL DEFAULT 0, -- rows of other slots
-  odd boolean NOT NULL DEFAULT false, -- there are byte ranges, or tickets of one identity
-  refused bigint NOT NULL DEFAULT 0, -- nothing is granted before, for a lock-delay
-  revoked text,                      -- the last revocation, so that it may be repeated
+  odd boolean NOT NULL DEFAULT false, -- it has byte ranges, or several tickets of one identity
+  refused bigint NOT NULL DEFAULT 0, -- the end of its lock-delay
+  revoked text,                      -- the last revocation, to recognise a repetition
   freed bigint NOT NULL DEFAULT 0,   -- when it became free
   PRIMARY KEY (path, slot)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
@@ -90,33 +90,33 @@ CREATE TABLE leasefs.mount (
   deadline bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- Which version of its data the server has: see backend/remote/epoch.h.  One row, or none before the first mount.
+-- The epoch: see backend/remote/epoch.h.  One row, or none before the first mount.
 CREATE TABLE leasefs.epoch (
   stamp text NOT NULL,
-  state text NOT NULL,    -- f (fresh: nothing was known before), c (closed) or o (open again)
-  longest bigint NOT NULL, -- the longest term on which a mount may rely whose tickets are not restored, or may be lost
+  state text NOT NULL,    -- f (fresh: there was no earlier epoch), c (grace period) or o (open again)
+  longest bigint NOT NULL, -- the longest term of any mount whose tickets may not be restored, or may be lost
   reports bigint NOT NULL,
   lost boolean NOT NULL,
-  weak boolean NOT NULL,  -- a crash may lose what was confirmed, by settings of the server or of a mount's role
+  weak boolean NOT NULL,  -- a crash may lose confirmed commits, by a setting of the server or of a mount's role
   life text NOT NULL      -- system identifier and timeline
 );
--- One row while that holds.  A crash and a promotion empty it, because it is not logged; a clean restart keeps it.
+-- One row during an epoch.  The table is not logged, so a crash and a promotion empty it; a clean restart keeps it.
 CREATE UNLOGGED TABLE leasefs.life (stamp text NOT NULL, closed boolean NOT NULL, since bigint NOT NULL);
-CREATE TABLE leasefs.term ( -- the longest renewable term of each mount, and the epoch in which all is that it relies on
+CREATE TABLE leasefs.term ( -- the longest renewable term of each mount, and the epoch in which all its tickets are known
   mount text PRIMARY KEY,
   term bigint NOT NULL,
   stamp text NOT NULL,
   until bigint NOT NULL
 ) WITH (fillfactor = 50);
-CREATE TABLE leasefs.restored (id text PRIMARY KEY); -- while it is closed
+CREATE TABLE leasefs.restored (id text PRIMARY KEY); -- during a grace period
 
--- What a function answers about a ticket.
+-- A function's answer about a ticket.
 CREATE TYPE leasefs.answer AS (
   result text,     -- granted, queued, busy, free, missing, directory, notdirectory, …
   id text, number bigint,
   segments text,   -- START END MODE … in hexadecimal
   name bytea,      -- of a sequence ticket
-  rank integer,    -- how many wait before it: 0, or 1 for some
+  rank integer,    -- 0: the first waiter; 1: others wait before it
   wait bigint,     -- ms until the lock may change by itself; -1: not known
   kind smallint, mode smallint, age bigint, remaining bigint, ttl bigint, meta bytea, mount text,
   first bigint, last bigint,
@@ -130,7 +130,7 @@ $$SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000)::b
 
 -- --- the epoch ---
 
--- While it is closed nothing is granted, and no deadline is judged: the clock may be another one.
+-- During a grace period ("closed") nothing is granted, and no ticket expires, because the clock may be another one.
 CREATE FUNCTION leasefs.is_closed() RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   c boolean;
@@ -139,7 +139,7 @@ BEGIN
   RETURN COALESCE(c, true);
 END$$;
 
--- A mount knows _stamp.  → whether it is closed
+-- _stamp: the epoch that the mount knows.  → is it a grace period?
 CREATE FUNCTION leasefs.check_epoch(_stamp text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   l record;
@@ -151,12 +151,12 @@ BEGIN
   RETURN COALESCE(l.closed, true);
 END$$;
 
--- A mount tells what it knows, and learns which epoch it is; see struct epoch_report and struct epoch_marker.
+-- A mount reports the epoch that it knows, and gets the present one; see struct epoch_report and struct epoch_marker.
 --
--- A server that crashed, was promoted or restored has no row in leasefs.life.  Who notices that closes: nothing new is
--- granted while any holder that was there before may still rely on its term, and mounts restore what they hold.  Who has
--- known it closed for that term, and a hundredth of it, opens it.  After a crash without loss of data only mounts that
--- have not restored all that they hold can lose something: it opens once they have.
+-- A server that crashed, was promoted or restored has no row in leasefs.life.  The first mount that notices it begins a
+-- grace period: nothing new is granted while any earlier holder may still rely on its term, and mounts restore what they
+-- hold.  A mount that has seen the grace period for that term, and a hundredth of it, ends it.  After a crash without
+-- loss of data it ends as soon as all mounts have restored what they hold.
 CREATE FUNCTION leasefs.enter_epoch(_mount text, _stamp text, _fresh text, _term bigint, _others bigint, _reports bigint,
   _grace_max bigint, _closed_for bigint, _restored boolean, _strict boolean,
   OUT stamp text, OUT state text, OUT longest bigint, OUT others bigint, OUT reports bigint, OUT lost boolean)
@@ -196,7 +196,7 @@ BEGIN
   m.weak := COALESCE(m.weak, false) OR weak;
   m.life := life;
 
-  -- The terms that count, and whose all is in this epoch.
+  -- The terms of other mounts, and of those whose tickets are not all restored in this epoch.
   DELETE FROM leasefs.term t WHERE t.until < now;
   SELECT t.* INTO own FROM leasefs.term t WHERE t.mount = _mount;
   SELECT COALESCE(max(t.term), 0), COALESCE(max(t.term) FILTER (WHERE t.stamp <> m.stamp), 0) INTO others, away
@@ -236,14 +236,14 @@ BEGIN
   lost := m.lost;
 END$$;
 
--- Two int4 of which the first is ours, so that nobody else's advisory locks meet these by accident.
+-- The first of the two int4 is leasefs's own, so other programs' advisory locks do not collide with these.
 CREATE FUNCTION leasefs.take(_path bytea) RETURNS void LANGUAGE sql VOLATILE AS
 $$SELECT pg_catalog.pg_advisory_xact_lock(1818322803, pg_catalog.hashtext(pg_catalog.encode(_path, 'escape')))$$;
 
 CREATE FUNCTION leasefs.try_take(_path bytea) RETURNS boolean LANGUAGE sql VOLATILE AS
 $$SELECT pg_catalog.pg_try_advisory_xact_lock(1818322803, pg_catalog.hashtext(pg_catalog.encode(_path, 'escape')))$$;
 
--- Both, in the order in which everybody takes two.
+-- Takes both in an order that is the same for all callers.
 CREATE FUNCTION leasefs.take_two(_a bytea, _b bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF hashtext(encode(_a, 'escape')) <= hashtext(encode(_b, 'escape')) THEN
@@ -253,15 +253,15 @@ BEGIN
   END IF;
 END$$;
 
--- A directory is not removed while something is made in it.  Taken behind a name's lock; who removes a directory takes
--- this first, and waits for no name.
+-- Keeps a directory from being removed while something is made in it.  Taken after a name's advisory lock.  The removal
+-- of a directory takes this one first, and waits for no name.
 CREATE FUNCTION leasefs.enter(_directory bytea) RETURNS void LANGUAGE sql VOLATILE AS
 $$SELECT pg_catalog.pg_advisory_xact_lock_shared(1818322804, pg_catalog.hashtext(pg_catalog.encode(_directory, 'escape')))$$;
 
 CREATE FUNCTION leasefs.slot_of(_id text) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 $$SELECT GREATEST(pg_catalog.hashtextextended(_id, 0) & 9223372036854775807, 1)$$;
 
--- NULL as the last byte: the last there is.
+-- _last NULL: no upper bound.
 CREATE FUNCTION leasefs.bytes(_first bigint, _last bigint) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS
 $$SELECT CASE WHEN _last = 9223372036854775807 THEN pg_catalog.int8multirange(pg_catalog.int8range(_first, NULL))
               ELSE pg_catalog.int8multirange(pg_catalog.int8range(_first, _last, '[]')) END$$;
@@ -272,11 +272,11 @@ $$SELECT COALESCE((t).x, CASE WHEN (t).mode = 0 THEN '{(,)}'::int8multirange ELS
 CREATE FUNCTION leasefs.shared(t leasefs.ticket) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS
 $$SELECT COALESCE((t).s, CASE WHEN (t).mode = 0 THEN '{}' ELSE '{(,)}'::int8multirange END)$$;
 
--- The least offset is where an unbounded range begins, too.
+-- An unbounded range begins at the least offset.
 CREATE FUNCTION leasefs.is_partial(t leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$SELECT (t).x IS NOT NULL AND NOT ((t).x @> '[-9223372036854775808,)'::int8range OR (t).s @> '[-9223372036854775808,)'::int8range)$$;
 
--- Of one lock owner or, if not of two, of one handle.
+-- Do the tickets have one lock owner or, unless both have a lock owner, one handle?
 CREATE FUNCTION leasefs.is_same(a leasefs.ticket, b leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$SELECT COALESCE((a).mount = (b).mount AND CASE WHEN (a).owner IS NOT NULL AND (b).owner IS NOT NULL THEN (a).owner = (b).owner
                                                  ELSE (a).handle = (b).handle END, false)$$;
@@ -287,7 +287,7 @@ $$SELECT NOT leasefs.is_same(a, b) AND CASE
     ELSE leasefs.exclusive(a) && leasefs.exclusive(b) OR leasefs.exclusive(a) && leasefs.shared(b) OR
          leasefs.shared(a) && leasefs.exclusive(b) END$$;
 
--- An offset as the client reads it.
+-- An offset in the form that the client reads.
 CREATE FUNCTION leasefs.offset_of(_at bigint) RETURNS text LANGUAGE sql IMMUTABLE AS
 $$SELECT pg_catalog.lpad(pg_catalog.to_hex(_at # (-9223372036854775808)), 16, '0')$$;
 
@@ -297,7 +297,7 @@ $$SELECT COALESCE(pg_catalog.string_agg(
     leasefs.offset_of(COALESCE(upper(r) - 1, 9223372036854775807)) || ' ' || mode, ' ' ORDER BY r), '')
   FROM (SELECT unnest((t).x) AS r, 0 AS mode UNION ALL SELECT unnest((t).s), 1) AS parts$$;
 
--- To the mount of a ticket, if there is one.
+-- Notifies the mount of a ticket, if it has one.
 CREATE FUNCTION leasefs.tell(_mount text, _word text, _id text, _more text DEFAULT '') RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -315,7 +315,7 @@ BEGIN
   END LOOP;
 END$$;
 
--- Larger than any that the name has seen, also where its row was deleted, the clock was set back, or the sequence was.
+-- A number above all earlier ones of the name, also after its row was deleted, or the clock or the sequence was set back.
 CREATE FUNCTION leasefs.next_number(_path bytea) RETURNS bigint LANGUAGE sql VOLATILE AS
 $$UPDATE leasefs.ticket SET last = GREATEST(last + 1, pg_catalog.nextval('leasefs.fence'),
     (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000)::bigint)
@@ -335,7 +335,7 @@ BEGIN
   RETURN t;
 END$$;
 
--- What an answer says of a ticket; `_against`: of its bytes those that are in that one's way.
+-- The answer about a ticket; with `_against` it has the bytes that conflict with that ticket.
 CREATE FUNCTION leasefs.describe(_result text, t leasefs.ticket, _against leasefs.ticket DEFAULT NULL) RETURNS leasefs.answer
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -365,9 +365,9 @@ BEGIN
   RETURN a;
 END$$;
 
--- --- tickets come and go; the name's lock is taken ---
+-- --- adding and removing tickets, with the name's advisory lock held ---
 
--- A new one.  It goes into the lock's own row if it holds and that is free.
+-- Adds a ticket: in the lock's own row if it holds and that row is free.
 CREATE FUNCTION leasefs.put(t leasefs.ticket) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF t.held AND t.name IS NULL AND NOT leasefs.is_queue(t.path) THEN
@@ -392,7 +392,7 @@ BEGIN
   UPDATE leasefs.ticket u SET others = u.others + 1 WHERE u.path = t.path AND u.slot = 0;
 END$$;
 
--- What may have changed of it.
+-- Writes all columns of a ticket that may have changed.
 CREATE FUNCTION leasefs.save(t leasefs.ticket) RETURNS void LANGUAGE sql VOLATILE AS
 $$UPDATE leasefs.ticket u SET (number, kind, mode, mount, handle, owner, held, claimed, again, ttl, acquired, deadline, delay,
       meta, content, x, s, joined, name, id) =
@@ -404,7 +404,7 @@ CREATE FUNCTION leasefs.drop(t leasefs.ticket) RETURNS void LANGUAGE plpgsql VOL
 DECLARE
   next leasefs.ticket;
 BEGIN
-  IF NOT t.held THEN -- the one behind the first is the first from now on, and is to look when the lock may be free
+  IF NOT t.held THEN -- if the first waiter goes, the next one becomes the first, and must try again
     SELECT u.* INTO next FROM leasefs.ticket u WHERE u.path = t.path AND u.id IS NOT NULL AND NOT u.held ORDER BY u.place LIMIT 1;
     IF next.id = t.id THEN
       SELECT u.* INTO next FROM leasefs.ticket u
@@ -437,7 +437,8 @@ BEGIN
   RETURN COALESCE(d, 0);
 END$$;
 
--- Ends a holder against its will, at `since`: its lock-delay begins.  In a queue a ticket without a name keeps its place.
+-- Ends a holder against its will, at `since`: its lock-delay begins.  In a directory's queue a nameless ticket keeps its
+-- position until then.
 CREATE FUNCTION leasefs.lose(t leasefs.ticket, _why text, _since bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   d bigint := CASE WHEN t.kind = 0 OR t.mount = 'delay' THEN 0 ELSE leasefs.delay_of(t) END;
@@ -457,7 +458,7 @@ BEGIN
   END IF;
 END$$;
 
--- What is past its deadline.
+-- Ends tickets after their deadline.
 CREATE FUNCTION leasefs.expire(_path bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   t leasefs.ticket;
@@ -475,10 +476,10 @@ END$$;
 
 -- --- ShedLock ---
 
--- While leasefs uses a table of ShedLock, each lock that is held has a row there, written in the same transaction, and a
--- row of ShedLock's clients is a holder here.  leasefs.use_shedlock replaces these functions; until then they cost nothing.
+-- While leasefs uses a table of ShedLock, each held lock has a row there, written in the same transaction, and a row of
+-- ShedLock's clients is a holder here.  leasefs.use_shedlock replaces these functions; until then they do nothing.
 
--- The holder that is only a row of ShedLock's, or NULL.
+-- The holder that is a row of ShedLock's clients, or NULL.
 CREATE FUNCTION leasefs.shedlock(_path bytea) RETURNS leasefs.ticket LANGUAGE sql AS $$SELECT NULL::leasefs.ticket$$;
 -- The names of such holders.
 CREATE FUNCTION leasefs.shedlock_names() RETURNS SETOF text LANGUAGE sql AS $$SELECT NULL::text WHERE false$$;
@@ -495,7 +496,7 @@ BEGIN
   RETURN NULL;
 END$$;
 
--- A path as a name in ShedLock's table, whose names have up to _max characters; NULL: it cannot be one.
+-- A path as a name in ShedLock's table, whose names have up to _max characters; NULL: it is no such name.
 CREATE FUNCTION leasefs.shedlock_name(_path bytea, _max integer) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   name text;
@@ -506,8 +507,8 @@ EXCEPTION WHEN data_exception THEN
   RETURN NULL;
 END$$;
 
--- Uses that table from now on, for all mounts and SQL; NULL: none any more.  For the schema's owner, whose rights the
--- functions have.
+-- Uses that table for all mounts and SQL clients from now on; NULL: uses none.  Only the schema's owner may call it, because
+-- the functions run with the owner's rights.
 CREATE FUNCTION leasefs.use_shedlock(_table text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $use$
 DECLARE
   t regclass := COALESCE(to_regclass(_table), to_regclass('public.' || _table));
@@ -619,8 +620,8 @@ END$use$;
 
 -- --- the rule that grants ---
 
--- What stands in the way of a ticket that does not hold.  `_place`: that of one that waits; NULL: it is to be appended.
--- `blocker` is NULL for a lock-delay.
+-- Finds what blocks a ticket that does not hold.  `_place`: the waiter's; NULL: it is not in the queue yet.  `blocker` is
+-- NULL for a lock-delay.
 CREATE FUNCTION leasefs.block(t leasefs.ticket, _place bigint, OUT blocked boolean, OUT blocker leasefs.ticket)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -628,9 +629,9 @@ DECLARE
   q record;
 BEGIN
   IF leasefs.is_queue(t.path) THEN
-    -- All that hold and all that wait before it stand in the way of an exclusive one if they are `width` or more.  In
-    -- that of a shared one stands who waits before it, an exclusive holder before it, and one behind it if they are
-    -- that many.
+    -- An exclusive ticket is blocked by the holders and the waiters before it, if they are `width` or more.  A shared one
+    -- is blocked by a waiter before it and by an exclusive holder before it; by an exclusive holder behind it only if they
+    -- are `width` or more.
     SELECT d.width, count(*) FILTER (WHERE u.held) AS holders,
            count(*) FILTER (WHERE NOT u.held AND (_place IS NULL OR u.place < _place)) AS before INTO q
     FROM leasefs.directory d LEFT JOIN leasefs.ticket u ON u.path = t.path AND u.id IS NOT NULL AND u.id <> t.id
@@ -659,7 +660,7 @@ BEGIN
     blocked := true;
     RETURN;
   END IF;
-  -- One that waits for the same lock owner or handle cannot go on before `t` does, so it does not stand in its way.
+  -- A waiter that waits for a holder with t's own identity does not block t: it cannot hold before that holder ends.
   SELECT u.* INTO blocker FROM leasefs.ticket u
   WHERE u.path = t.path AND u.id IS NOT NULL AND u.id <> t.id AND (u.held OR _place IS NULL OR u.place < _place) AND
     leasefs.conflicts(u, t) AND
@@ -669,7 +670,7 @@ BEGIN
   blocked := FOUND;
 END$$;
 
--- The number with which a ticket holds: it only grows, though it was overtaken.
+-- The fencing token of a new holder: a new number if the ticket's own is below that of an earlier holder.
 CREATE FUNCTION leasefs.holding(t leasefs.ticket) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   n bigint := t.number;
@@ -683,7 +684,7 @@ BEGIN
   RETURN n;
 END$$;
 
--- Hands the lock to those that wait, for as long as it may take them to claim it.
+-- Grants the lock to the next waiters, for the time that they need to claim it.
 CREATE FUNCTION leasefs.grant(_path bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   CLAIM CONSTANT bigint := 3000;
@@ -713,7 +714,7 @@ BEGIN
       WHERE d.path = leasefs.directory_of(_path) GROUP BY d.width;
       IF q.holders + passed > q.width THEN RETURN; END IF;
     ELSIF NOT h.odd THEN
-      RETURN; -- nobody passes this one
+      RETURN; -- no later waiter may overtake this one
     END IF;
   END LOOP;
 END$$;
@@ -744,7 +745,7 @@ BEGIN
   RETURN a;
 END$$;
 
--- What a lock owner holds is one ticket: the one that holds already, if any, takes in `t`.  Returns the one that holds.
+-- A lock owner has one holder ticket: an existing one takes over the bytes of `t`.  Returns the holder.
 CREATE FUNCTION leasefs.merge(t leasefs.ticket, _bytes int8multirange, _mode integer) RETURNS leasefs.ticket
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -759,7 +760,7 @@ BEGIN
   IF NOT FOUND THEN RETURN t; END IF;
   u.x := leasefs.exclusive(u);
   u.s := leasefs.shared(u);
-  IF NOT EXISTS (SELECT FROM unnest(u.joined) AS k WHERE k.id = t.id) THEN -- else it is a repetition
+  IF NOT EXISTS (SELECT FROM unnest(u.joined) AS k WHERE k.id = t.id) THEN -- not a repetition
     FOREACH j IN ARRAY COALESCE(u.joined, '{}') LOOP
       j.bytes := j.bytes - _bytes;
       j.x := j.x - _bytes;
@@ -800,7 +801,7 @@ BEGIN
   RETURN a;
 END$$;
 
--- A name that no ticket of the directory has, nor anything else in it.
+-- A name for a sequence ticket that nothing in the directory has.
 CREATE FUNCTION leasefs.new_name(_directory bytea, _prefix bytea) RETURNS bytea LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   n bigint;
@@ -821,7 +822,7 @@ END$$;
 CREATE FUNCTION leasefs.is_numbered(_leaf bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$SELECT pg_catalog.encode(_leaf, 'escape') ~ '-[0-9]{10}$'$$;
 
--- Makes the lock's own row.  NULL, or why it cannot be.
+-- Makes the lock's own row.  NULL, or the reason why it cannot exist.
 CREATE FUNCTION leasefs.open(_path bytea, _parent bytea, _leaf bytea) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   PERFORM leasefs.enter(_parent);
@@ -834,9 +835,9 @@ BEGIN
   RETURN NULL;
 END$$;
 
--- Takes the lock, or a place in its queue.  Repeating it does no harm: a ticket that is there is renewed.  With _test only
--- what stands in the way.  _path is that of the directory's queue for a sequence ticket, whose name begins with _leaf;
--- _number: with which it queued before.
+-- Takes the lock, or queues for it.  A repetition renews the ticket that it finds.  _test: only finds the ticket that
+-- blocks it.  For a sequence ticket _path is the directory's queue, and its name begins with _leaf.  _number: the number
+-- with which it queued before.
 CREATE FUNCTION leasefs.acquire(_path bytea, _parent bytea, _leaf bytea, _sequence boolean, _id text, _mount text,
   _identity text, _kind integer, _mode integer, _ttl bigint, _liveness bigint, _wait boolean, _test boolean,
   _handle bigint, _owner bigint, _first bigint, _last bigint, _number bigint, _meta bytea, _content bytea, _stamp text)
@@ -863,7 +864,7 @@ BEGIN
   IF numbered THEN
     PERFORM leasefs.take_two(_path, _parent || '/'::bytea);
     numbered := leasefs.is_numbered(_leaf);
-  ELSE -- as leasefs.take
+  ELSE -- the same as leasefs.take
     taken := pg_advisory_xact_lock(1818322803, hashtext(encode(_path, 'escape'))) IS NULL;
   END IF;
   now := leasefs.ms();
@@ -871,11 +872,11 @@ BEGIN
   FROM leasefs.life l LEFT JOIN leasefs.ticket v ON v.path = _path AND v.slot = 0;
   IF h.stamp IS NULL OR h.stamp <> _stamp THEN PERFORM leasefs.check_epoch(_stamp); END IF;
   closed := COALESCE(h.closed, true);
-  IF h.path IS NULL AND h.stamp IS NULL THEN -- closed before any mount has come
+  IF h.path IS NULL AND h.stamp IS NULL THEN -- no mount has made an epoch yet
     SELECT v.path, v.others, v.deadline, v.odd INTO h FROM (SELECT) AS one LEFT JOIN leasefs.ticket v ON v.path = _path AND v.slot = 0;
   ELSIF h.path IS NOT NULL AND NOT closed AND h.id IS NULL AND h.others = 0 AND h.refused <= now AND _owner IS NULL AND
      _number IS NULL AND NOT _test AND NOT _sequence AND (leasefs.shedlock(_path)).id IS NULL THEN
-    -- Nobody else is there.
+    -- The lock is uncontended.
     n := GREATEST(h.last + 1, nextval('leasefs.fence'), (date_part('epoch', clock_timestamp()) * 1000000)::bigint);
     UPDATE leasefs.ticket v SET id = _id, number = n, last = n, top = n, kind = _kind, mode = _mode, mount = _mount,
       identity = _identity, handle = _handle, owner = NULL, held = true, claimed = true, again = false, ttl = _ttl,
@@ -902,7 +903,7 @@ BEGIN
   END IF;
   IF _owner IS NOT NULL THEN bytes := leasefs.bytes(_first, _last); END IF;
   t := leasefs.find(_path, _id);
-  IF closed AND t.held THEN -- it may be another's, whom the server has forgotten: its mount restores it
+  IF closed AND t.held THEN -- another may hold it, whose ticket the server has lost
     PERFORM leasefs.drop(t);
     t := NULL;
   END IF;
@@ -958,7 +959,7 @@ BEGIN
       RETURN a;
     END IF;
     u := b.blocker;
-    IF _test AND _owner IS NOT NULL THEN -- of several the one with the lowest range
+    IF _test AND _owner IS NOT NULL THEN -- the one with the lowest range
       SELECT v.* INTO u FROM leasefs.ticket v WHERE v.path = _path AND v.held AND leasefs.conflicts(v, t)
       ORDER BY (leasefs.describe('busy', v, t)).first LIMIT 1;
       IF NOT FOUND THEN u := b.blocker; END IF;
@@ -973,7 +974,7 @@ BEGIN
     ELSIF EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _path AND v.name = _leaf) THEN
       t.name := leasefs.new_name(leasefs.directory_of(_path), substr(_leaf, 1, length(_leaf) - 10));
     ELSE
-      t.name := _leaf; -- given before its queue was lost
+      t.name := _leaf; -- its name from before the server lost its queue
       UPDATE leasefs.directory d SET sequence = GREATEST(d.sequence, encode(substr(_leaf, length(_leaf) - 9), 'escape')::bigint + 1)
       WHERE d.path = leasefs.directory_of(_path);
     END IF;
@@ -998,9 +999,9 @@ BEGIN
   RETURN a;
 END$$;
 
--- --- what is done to tickets ---
+-- --- releasing and changing tickets ---
 
--- Back to what its lock owner held before a claim was taken in.  False: others hold that now.
+-- Gives a ticket the bytes that its lock owner held before a claim joined it.  False: others hold some of them now.
 CREATE FUNCTION leasefs.undo(u leasefs.ticket, _id text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   j leasefs.joined;
@@ -1028,8 +1029,9 @@ BEGIN
   RETURN true;
 END$$;
 
--- Ends a ticket, whether it holds or waits, and hands the lock on.  _why: against its holder's will.
--- → gone; missing: it was not there (any more); stays: it is, as a part of what its lock owner holds, and cannot be undone
+-- Ends a ticket, whether it holds or waits, and grants the lock to the next.  _why: the reason, if its holder did not
+-- release it.
+-- → gone; missing: there was no such ticket; stays: it has joined its lock owner's ticket, and cannot be undone
 CREATE FUNCTION leasefs.release(_path bytea, _id text, _mount text, _owner bigint, _why text, _stamp text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
 DECLARE
@@ -1041,7 +1043,7 @@ BEGIN
   IF pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.<>) 'pg_catalog, pg_temp'::pg_catalog.text THEN
     RAISE EXCEPTION 'leasefs: this function is for mounts, whose search_path is pg_catalog, pg_temp';
   END IF;
-  taken := pg_advisory_xact_lock(1818322803, hashtext(encode(_path, 'escape'))) IS NULL; -- as leasefs.take
+  taken := pg_advisory_xact_lock(1818322803, hashtext(encode(_path, 'escape'))) IS NULL; -- the same as leasefs.take
   IF _why IS NULL THEN
     UPDATE leasefs.ticket v SET id = NULL, held = false, meta = NULL, content = NULL, x = NULL, s = NULL, joined = NULL,
       freed = leasefs.ms()
@@ -1070,7 +1072,7 @@ BEGIN
   RETURN result;
 END$$;
 
--- Gives back a part of what a lock owner holds.
+-- Releases a part of the bytes of a lock owner.
 CREATE FUNCTION leasefs.release_range(_path bytea, _mount text, _owner bigint, _first bigint, _last bigint, _stamp text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1106,8 +1108,8 @@ BEGIN
   RETURN 'ok';
 END$$;
 
--- Extends a ticket that holds, to _left from now.  _x and _s are the bytes that its mount believes in.
--- → ok; stale: it does not hold (any more); busy: it holds in another mode, or not all of the bytes
+-- Extends a holder, to _left from now.  _x and _s are the bytes that it holds in its mount's view.
+-- → ok; stale: it does not hold; busy: it holds in another mode, or not all of the bytes
 CREATE FUNCTION leasefs.renew(_path bytea, _id text, _mode integer, _ttl bigint, _left bigint, _x int8multirange,
   _s int8multirange, _stamp text) RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1129,8 +1131,8 @@ BEGIN
   RETURN 'stale';
 END$$;
 
--- Renews many.  A lock that somebody changes at this moment is left out, so this waits for nobody: leasefs.renew is to be
--- asked for it, as for one that does not hold, or holds in another mode.  → the ids of those that were renewed
+-- Renews many.  It leaves out locks that another transaction is changing, so it never waits, and tickets that do not hold,
+-- or hold in another mode: call leasefs.renew for those.  → the ids of those that were renewed
 CREATE FUNCTION leasefs.renew_many(_paths bytea[], _ids text[], _modes integer[], _ttls bigint[], _stamp text) RETURNS text[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1148,9 +1150,9 @@ BEGIN
   RETURN renewed;
 END$$;
 
--- While the server is closed a mount restores what it holds, whatever the server has of it.  Once it is open: as renew.
--- → as renew, or restored: the server did not have it.  Of two that were restored the later grant holds; what was not
--- restored gives way.
+-- During a grace period a mount restores each ticket that it holds, whether or not the server has it; afterwards this is
+-- the same as renew.  If two restored tickets conflict, the later grant holds; a ticket that was not restored ends.
+-- → as renew, or restored: the server did not have it
 CREATE FUNCTION leasefs.restore(_path bytea, _parent bytea, _leaf bytea, _sequence boolean, _id text, _mount text, _identity text,
   _kind integer, _mode integer, _ttl bigint, _left bigint, _handle bigint, _owner bigint, _x int8multirange, _s int8multirange,
   _number bigint, _age bigint, _meta bytea, _content bytea, _stamp text) RETURNS text
@@ -1213,8 +1215,8 @@ BEGIN
   RETURN CASE WHEN there THEN 'ok' ELSE 'restored' END;
 END$$;
 
--- Keeps tickets of one lock alive that wait, and looks at it.  → those that do not wait any more, with rank -1, and the
--- first of all that wait, if it is one of these
+-- The heartbeat of waiting tickets of one lock.  → those that no longer wait, with rank -1; and the first waiter of the
+-- lock, if it is one of these
 CREATE FUNCTION leasefs.beat(_path bytea, _ids text[], _livenesses bigint[], _stamp text) RETURNS SETOF leasefs.answer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1244,7 +1246,7 @@ BEGIN
   END LOOP;
 END$$;
 
--- Turns a ticket into another claim, in place.  Meta and content where they are not NULL.  → ok, busy, stale or grace
+-- Converts a ticket to another claim in one step; meta and content if not NULL.  → ok, busy, stale or grace
 CREATE FUNCTION leasefs.convert(_path bytea, _id text, _kind integer, _mode integer, _ttl bigint, _liveness bigint,
   _handle bigint, _owner bigint, _first bigint, _last bigint, _meta bytea, _content bytea, _stamp text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -1275,7 +1277,7 @@ BEGIN
   END IF;
   IF closed AND t.held AND _mode = 0 AND (was.mode <> 0 OR leasefs.is_partial(was)) THEN RETURN 'grace'; END IF;
   IF t.held AND leasefs.is_queue(_path) THEN
-    -- Those before it leave room for `width` exclusive ones, but none for one among shared ones.
+    -- An exclusive ticket may hold beside `width` - 1 others, but not beside shared holders.
     IF _mode = 0 AND was.mode <> 0 THEN
       SELECT d.width, count(u.id) AS holders, count(u.id) FILTER (WHERE u.mode = 1 AND u.id <> _id) AS sharing INTO q
       FROM leasefs.directory d LEFT JOIN leasefs.ticket u ON u.path = _path AND u.held
@@ -1298,7 +1300,7 @@ BEGIN
   RETURN 'ok';
 END$$;
 
--- Replaces meta or content, where they are not NULL.  → ok or stale
+-- Replaces meta or content if not NULL.  → ok or stale
 CREATE FUNCTION leasefs.set(_path bytea, _id text, _meta bytea, _content bytea, _stamp text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -1309,8 +1311,8 @@ BEGIN
   RETURN CASE WHEN FOUND THEN 'ok' ELSE 'stale' END;
 END$$;
 
--- Moves a ticket that holds to another name, which must be free, or held by the ticket to be replaced and no other.  Who
--- waits for it goes on waiting.
+-- Moves a holder to another name, which must be free, or held only by the ticket that it replaces.  Waiters for that name
+-- go on waiting.
 CREATE FUNCTION leasefs.rename(_path bytea, _id text, _to bytea, _parent bytea, _leaf bytea, _replaced text, _stamp text,
   OUT result text, OUT number bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -1384,7 +1386,7 @@ BEGIN
   PERFORM leasefs.put(t);
   UPDATE leasefs.ticket v SET top = t.number, odd = v.odd OR leasefs.is_partial(t) WHERE v.path = _to AND v.slot = 0;
   SELECT v.* INTO first FROM leasefs.ticket v WHERE v.path = _to AND v.id IS NOT NULL AND NOT v.held ORDER BY v.place LIMIT 1;
-  IF FOUND THEN -- it waits with a number before this one, and has another deadline in mind
+  IF FOUND THEN -- a waiter with a lower number, whose mount expects another deadline
     PERFORM leasefs.tell(t.mount, 'w', t.id), leasefs.tell(first.mount, 'a', first.id);
   END IF;
   PERFORM leasefs.grant(_path);
@@ -1392,9 +1394,9 @@ BEGIN
   number := t.number;
 END$$;
 
--- --- ending holders, whoever they are ---
+-- --- revoking ---
 
--- Who holds a name: with a token the one that has it, without all.  → ok, stale, missing or directory
+-- The holders of a name: all, or the one with the given token.  → ok, stale, missing or directory
 CREATE FUNCTION leasefs.holders(_path bytea, _parent bytea, _leaf bytea, _number bigint, OUT result text, OUT ids text[],
   OUT path bytea)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -1422,10 +1424,10 @@ BEGIN
   END IF;
 END$$;
 
--- Ends these: broken, or released by the token.  One that is not there (any more) has ended, so this may be repeated.
--- _word and _text: what the meta of each must have (see struct backend_match).  A holder whose meta has a guard leaves a
--- ticket behind that is no mount's, with the same number, until the guard's time or its term is over; guards end only
--- where there is nothing else.  → ok, with how many other mounts will say that they have heard, or busy: not all are so
+-- Ends these tickets, as broken or as released by the token.  Tickets that no longer exist count as ended, so this may be
+-- repeated.  _word and _text: a condition on the meta of each (see struct backend_match).  A holder whose meta has a guard
+-- leaves a ticket without a mount and with the same number, until the guard's time or its term is over; guards end only if
+-- there is nothing else.  → ok, with the number of other mounts that will confirm; busy: not all match
 CREATE FUNCTION leasefs.revoke(_path bytea, _ids text[], _why text, _mount text, _request text, _word integer, _text text,
   _keeps_guards boolean, _stamp text, OUT result text, OUT others integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -1486,7 +1488,7 @@ BEGIN
     END IF;
   END LOOP;
   SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = _path AND v.id IS NOT NULL AND NOT v.held ORDER BY v.place LIMIT 1;
-  IF FOUND THEN PERFORM leasefs.tell(t.mount, 'a', t.id); END IF; -- it has a later time in mind
+  IF FOUND THEN PERFORM leasefs.tell(t.mount, 'a', t.id); END IF; -- its mount expects a later time
   PERFORM leasefs.grant(_path);
   FOREACH m IN ARRAY told LOOP
     IF EXISTS (SELECT FROM leasefs.mount k WHERE k.channel = m AND k.deadline > leasefs.ms()) THEN
@@ -1498,7 +1500,7 @@ BEGIN
   result := 'ok';
 END$$;
 
--- The same for the one with that fencing token.  → also stale or missing; _ids: those that ended
+-- The same for the holder with that fencing token.  → also stale or missing; _ids: the tickets that ended
 CREATE FUNCTION leasefs.revoke_token(_path bytea, _parent bytea, _leaf bytea, _number bigint, _mount text, _request text,
   _word integer, _text text, _keeps_guards boolean, _stamp text, OUT result text, OUT others integer, OUT ids text[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -1521,7 +1523,7 @@ CREATE FUNCTION leasefs.heard(_mount text, _request text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
 $$SELECT pg_notify('leasefs_' || _mount, 'h ' || _request)$$;
 
--- --- questions; these change nothing ---
+-- --- reading, without a change ---
 
 CREATE FUNCTION leasefs.stat(_path bytea, _parent bytea, _leaf bytea, OUT a leasefs.answer, OUT d_ttl bigint, OUT d_width bigint,
   OUT d_delay bigint, OUT d_sequence bigint, OUT d_meta bytea)
@@ -1565,7 +1567,7 @@ BEGIN
   SELECT count(*) INTO a.waiters FROM leasefs.ticket v WHERE v.path = _path AND v.id IS NOT NULL AND NOT v.held AND v.deadline > now;
 END$$;
 
--- Names in a directory behind _after, in order.  → missing or notdirectory; or ok, and each
+-- Names in a directory after _after, in order.  → missing or notdirectory; or ok, and each name
 CREATE FUNCTION leasefs.list(_path bytea, _after bytea, _max integer, OUT result text, OUT name bytea) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1601,7 +1603,8 @@ CREATE FUNCTION leasefs.tickets(_path bytea, _after bytea, _max integer, OUT nam
 $$SELECT v.name, v.id, v.held, leasefs.ms() - v.acquired, v.meta FROM leasefs.ticket v
   WHERE v.path = _path || '/'::bytea AND v.name > _after AND v.deadline > leasefs.ms() ORDER BY v.name LIMIT _max$$;
 
--- Has this mount told when nobody holds a name any more.  → ms until its deadline; -1: nobody does
+-- Registers this mount for a notification when a name has no holder any more.  → ms until the holder's deadline; -1: it
+-- has none now
 CREATE FUNCTION leasefs.watch(_path bytea, _parent bytea, _leaf bytea, _mount text, _stamp text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1652,7 +1655,7 @@ BEGIN
   RETURN 'ok';
 END$$;
 
--- The row of a lock that is free is deleted; its numbers go on from the sequence.
+-- Deletes the row of a free lock; the numbers go on from the sequence leasefs.fence.
 CREATE FUNCTION leasefs.forget(_path bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   l bigint;
@@ -1676,7 +1679,7 @@ BEGIN
            UNION ALL SELECT v.path FROM leasefs.ticket v WHERE v.path = _path || '/'::bytea AND v.slot = 0 LOOP
     IF NOT leasefs.try_take(p) OR
        EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = p AND v.id IS NOT NULL AND v.deadline > leasefs.ms()) THEN
-      RETURN 'notempty'; -- what was forgotten is made again by who takes it
+      RETURN 'notempty';
     END IF;
     PERFORM leasefs.expire(p);
     IF EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = p AND v.slot <> 0) THEN RETURN 'notempty'; END IF;
@@ -1704,8 +1707,8 @@ END$$;
 
 -- --- mounts ---
 
--- A mount is there, for _ttl; what was left behind by others is deleted, from page _page on of the tickets' table.
--- → the next page, the server's clock, and whether a synchronous standby has what is confirmed
+-- The heartbeat of a mount, which counts as alive for _ttl.  Also deletes what others left, from page _page of the tickets'
+-- table on.  → the next page, the server's clock, and whether a synchronous standby has all confirmed commits
 CREATE FUNCTION leasefs.greet(_mount text, _identity text, _host text, _ttl bigint, _page bigint,
   OUT page bigint, OUT clock bigint, OUT replicated boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -1736,7 +1739,7 @@ BEGIN
   page := CASE WHEN _page + PAGES >= size THEN 0 ELSE _page + PAGES END;
 END$$;
 
--- Whose transactions keep a name's lock, while somebody waits for it in vain.
+-- The sessions whose transactions keep the advisory lock of a name, for the log.
 CREATE FUNCTION leasefs.blockers(_path bytea, OUT who text, OUT name text) RETURNS SETOF record
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
 $$SELECT format('PID %s, role %s, application %s, %s, its transaction began at %s', a.pid, a.usename, quote_literal(a.application_name), a.state, a.xact_start),
@@ -1746,9 +1749,9 @@ $$SELECT format('PID %s, role %s, application %s, %s, its transaction began at %
     l.objid::bigint = hashtext(encode(_path, 'escape'))::bigint & 4294967295 AND l.pid <> pg_backend_pid() AND
     l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())$$;
 
--- The leases and handle locks of a mount that starts again, behind _after, which is told of their ends on another channel
--- from now on.  Handles and lock owners have other numbers now, so a handle lock has no identity any more; one that waits,
--- or was not claimed, ends.
+-- The leases and handle locks of a mount that starts again, after _after.  From now on their ends are reported on the
+-- mount's new channel.  A handle lock loses its identity, because handles and lock owners have other numbers now.  A
+-- waiting one, or one that was not claimed, ends.
 CREATE FUNCTION leasefs.recover(_identity text, _mount text, _after_path bytea, _after_slot bigint, _max integer,
   OUT path bytea, OUT slot bigint, OUT id text, OUT number bigint, OUT remaining bigint, OUT age bigint, OUT ttl bigint,
   OUT mode smallint, OUT meta bytea, OUT name bytea, OUT held boolean, OUT content bytea, OUT kind smallint,
@@ -1764,7 +1767,7 @@ BEGIN
              v.deadline > now AND (NOT closed OR EXISTS (SELECT FROM leasefs.restored r WHERE r.id = v.id)) AND (v.path > _after_path OR v.path = _after_path AND v.slot > _after_slot)
            ORDER BY v.path, v.slot LOOP
     IF t.kind <> 1 AND (t.kind = 0 OR NOT t.held OR NOT t.claimed) THEN
-      IF leasefs.try_take(t.path) THEN -- else it ends with its term
+      IF leasefs.try_take(t.path) THEN -- otherwise it ends with its term
         PERFORM leasefs.drop(t), leasefs.grant(t.path);
       END IF;
       CONTINUE;
@@ -1793,7 +1796,7 @@ BEGIN
   END LOOP;
 END$$;
 
--- --- SQL for everybody ---
+-- --- functions for SQL clients ---
 
 CREATE FUNCTION leasefs.is_name(_name text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$SELECT _name !~ '(^|/)\.{0,2}(/|$)' AND NOT EXISTS (SELECT FROM pg_catalog.string_to_table(_name, '/') AS c WHERE pg_catalog.octet_length(c) > 255)$$;
@@ -1832,8 +1835,8 @@ BEGIN
   RETURN ms;
 END$$;
 
--- Takes a lock until the term is over, or it is unlocked.  → its fencing token, or NULL: somebody else has it.  With the
--- token that has it already the term begins again.
+-- Takes a lock until the term is over, or it is unlocked.  → its fencing token; NULL: another holds it.  With the token of
+-- the present holder the term begins again.
 CREATE FUNCTION leasefs.try_lock(name text, token text, ttl interval) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
@@ -1842,7 +1845,7 @@ DECLARE
   ms bigint := leasefs.terms(token, ttl);
 BEGIN
   PERFORM leasefs.check_call(name);
-  IF leasefs.is_closed() THEN -- it is opened by who finds that its time is over, if there is no mount
+  IF leasefs.is_closed() THEN -- without a mount this call ends the grace period when its time is over
     SELECT e.stamp, leasefs.ms() - l.since AS closed_for INTO known FROM leasefs.life l JOIN leasefs.epoch e USING (stamp);
     PERFORM leasefs.enter_epoch('sql', COALESCE(known.stamp, ''), left(md5(random()::text || clock_timestamp()), 16), 0, 0, 0, 3600000,
       COALESCE(known.closed_for, 0), true, false);
@@ -1859,7 +1862,7 @@ BEGIN
     ELSE 'its directory is no directory' END USING ERRCODE = 'invalid_parameter_value';
 END$$;
 
--- → whether the lock is still held by that token
+-- → does that token still hold the lock?
 CREATE FUNCTION leasefs.renew_lock(name text, token text, ttl interval) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
@@ -1869,7 +1872,7 @@ BEGIN
   RETURN leasefs.renew(convert_to(name, 'UTF8'), 'sql:' || token, 0, ms, ms, NULL, NULL, NULL) = 'ok';
 END$$;
 
--- → whether it was
+-- → did that token hold the lock?
 CREATE FUNCTION leasefs.unlock(name text, token text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 BEGIN
