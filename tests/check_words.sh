@@ -6,8 +6,8 @@ export LC_ALL=C
 cd "${top_srcdir:-$(dirname "$0")/..}"
 
 # Folders, with all below them, and files whose names are converted; and those whose comments are.
-rooms='fs backend/*.[ch] backend/journal backend/local backend/lockspace backend/remote backend/redis backend/redlock backend/zookeeper'
-prose='backend/*.[ch] backend/journal backend/local backend/lockspace backend/remote backend/redis backend/redlock backend/zookeeper'
+rooms='fs backend'
+prose='backend'
 
 # Parts of names, between underscores: of a variable, field, function, type, macro or file.  In place of
 #   kin, odd         identity, compatible, conflict       told, untold    event, reported, invalidate

@@ -25,7 +25,7 @@ void pq_connection_clear(struct pq_connection *connection)
     "server's "                                                                                                        \
     "own host and port"
 
-/* In the text the schema is named by "leasefs." and "SCHEMA leasefs". */
+/* Replaces the schema's name, which the text has as "leasefs." and "SCHEMA leasefs". */
 char *postgresql_schema(const char *name)
 {
     if (!name || strcmp(name, POSTGRESQL_SCHEMA_DEFAULT) == 0) {
@@ -93,7 +93,7 @@ static char *connect_right_to_execute(const struct pq_target *target, const PGco
         PQuser(conn), target->schema, target->schema, PQuser(conn), target->schema, PQuser(conn));
 }
 
-/* One of many mounts that start at once makes it; the others find it made. */
+/* Many mounts may start at once: one makes the schema, the others find it. */
 static void connect_make_schema(const struct pq_target *target, struct pq_connection *c)
 {
     char *schema = postgresql_schema(target->schema);
@@ -182,7 +182,7 @@ static void connect_use_shedlock(const struct pq_target *target, struct pq_conne
 
 /* --- the session --- */
 
-/* A notification is heard by the session that LISTENs, so there must be one. */
+/* Notifications need one session, which LISTENs: refuses a pooler that changes it. */
 static void connect_check_session(struct pq_connection *c)
 {
     PGresult *rows = connect_query(c, "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery()");

@@ -1,8 +1,8 @@
 /* link: the connection on the loop.
  *
- * Calls are sent at once, each as a transaction of its own, and answered in order.  When the connection ends, those
- * that are not answered are sent again on the next one, in order: each may be repeated.  A thread connects, because
- * libpq looks host names up, and reads files, while it does.
+ * Calls are sent at once, each as a transaction of its own, and answered in order.  When the connection ends, pending
+ * calls are sent again on the next one, in order; so each call may be repeated.  A thread connects, because libpq
+ * resolves names and reads files meanwhile.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -14,12 +14,11 @@
 
 #define LINK_RETRY_MIN 0.05  /* s between connection attempts, */
 #define LINK_RETRY_MAX 1.0   /* twice as long each time */
-#define LINK_TICK 0.05       /* s between looks at what takes too long */
-#define LINK_AGAIN 20        /* ms until a call is repeated that the server has rolled back */
+#define LINK_TICK 0.05       /* s between checks of timeouts */
+#define LINK_AGAIN 20        /* ms until a rolled-back call is repeated */
 #define LINK_LOG_EVERY 10000 /* ms between two lines about one kind of error */
 
-/* What is sent, with %s for the schema, and behind it the parameters; one that is `stamped` has the epoch that the
- * mount knows as one more. */
+/* The calls, with %s for the schema; the parameters follow.  A `stamped` call has the epoch as one more parameter. */
 static const struct {
     const char *before;
     int parameters;
@@ -32,7 +31,7 @@ static const struct {
     [PQ_RENEW] = {"SELECT %s.renew(", 7, true, ")"},
     [PQ_RENEW_MANY] = {"SELECT unnest(%s.renew_many(", 4, true, "))"},
     [PQ_RESTORE] = {"SELECT %s.restore(", 19, true, ")"},
-    [PQ_BEAT] = {"SELECT * FROM %s.beat(", 3, true, ")"},
+    [PQ_HEARTBEAT] = {"SELECT * FROM %s.beat(", 3, true, ")"},
     [PQ_CONVERT] = {"SELECT %s.convert(", 12, true, ")"},
     [PQ_SET] = {"SELECT %s.set(", 4, true, ")"},
     [PQ_RENAME] = {"SELECT * FROM %s.rename(", 6, true, ")"},
@@ -62,11 +61,11 @@ struct link_call {
     uint64_t id;
     enum pq_function function;
     struct pq_parameters parameters;
-    clock_ms until;        /* it is answered by then */
+    clock_ms until;        /* its timeout */
     clock_ms sent;         /* the last attempt; 0: none */
-    clock_ms not_before;   /* it is not sent before */
+    clock_ms not_before;   /* when to send it */
     bool repeated;         /* an earlier attempt may have been carried out */
-    bool unconfirmed;      /* the server has said that a standby may not have it */
+    bool unconfirmed;      /* a standby may lack its commit */
     PGresult *rows;        /* of this attempt */
     pq_answered *answered; /* NULL: forgotten, or answered already */
     void *arg;
@@ -104,10 +103,10 @@ struct pq_link {
     ev_io reading, writing;
     ev_timer tick, retry;
     ev_async wake;
-    ev_prepare flushing; /* what one turn of the loop asks for is sent in one packet */
+    ev_prepare flushing; /* sends all calls of one turn of the loop in one packet */
     double pause;
     char stamp[EPOCH_STAMP_SIZE];
-    bool entering; /* the connection is new: nothing else is sent before the epoch is known */
+    bool entering; /* the connection is new: other calls wait until the epoch is known */
     uint64_t ids;
     clock_ms since, heard, logged;
     struct pq_counts counts;
@@ -291,7 +290,7 @@ static void link_on_blockers(void *arg, const struct pq_answer *answer)
     }
 }
 
-/* The first parameter of all that take a lock is its path. */
+/* The first parameter of every function that takes a lock is its path. */
 static void link_ask_who_blocks(struct pq_link *link, const struct link_call *call)
 {
     struct pq_parameters p = {.count = 1, .bytes = g_byte_array_new()};
@@ -320,7 +319,7 @@ static void link_log_error(struct pq_link *link, const PGresult *rows)
                 log_escape(text, sizeof text, message ? message : "it does not say why"), state ? state : "none");
 }
 
-/* The transaction of a call was rolled back.  True: it was put back, to be repeated. */
+/* The transaction of a call was rolled back.  True: the call will be repeated. */
 static bool link_failed(struct pq_link *link, struct link_call *call)
 {
     static const char *const again[] = {"40001", "40P01", "55P03", "57014", NULL};
@@ -382,7 +381,7 @@ static void link_complete(struct pq_link *link)
     }
 }
 
-/* A commit that waited for a standby was cut short: only this server surely has it. */
+/* The wait of a commit for a standby was cancelled: only this server is known to have it. */
 static void link_on_notice(void *arg, const PGresult *notice)
 {
     struct pq_link *link = arg;
@@ -443,7 +442,7 @@ static void link_on_writable(struct ev_loop *loop, ev_io *watcher, int events)
     }
 }
 
-/* What was sent comes before what was not, in order. */
+/* Queues all calls for the next connection: those that were sent first, in order. */
 static void link_take_back(struct pq_link *link)
 {
     struct link_call *call;
@@ -651,7 +650,7 @@ static bool link_expire(struct link_call *call, clock_ms now)
     return true;
 }
 
-/* Callbacks may send and forget, so it begins anew behind each. */
+/* A callback may send and forget calls, so the search begins again after each. */
 static void link_expire_all(struct pq_link *link, clock_ms now)
 {
     struct link_call *call;
@@ -669,7 +668,7 @@ static void link_expire_all(struct pq_link *link, clock_ms now)
         }
         TAILQ_FOREACH(call, &link->sent, link) {
             if (!more && link_expire(call, now)) {
-                more = true; /* it stays, for its answer */
+                more = true; /* stays in the list until its answer comes */
                 break;
             }
         }
@@ -768,7 +767,7 @@ void pq_link_free(struct pq_link *link)
         ev_async_stop(link->loop, &link->wake);
     }
     if (link->conn && link->loop) {
-        link_send_waiting(link); /* what was asked for last, such as releases */
+        link_send_waiting(link); /* the last calls, such as releases */
     }
     if (link->conn && link->loop) {
         PQflush(link->conn);

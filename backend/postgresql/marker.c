@@ -4,7 +4,7 @@
 
 #include "backend/postgresql/private.h"
 
-/* False: no marker that the function can have answered.  The stamp is borrowed. */
+/* False: the answer is not a valid marker.  The stamp is borrowed. */
 static bool marker_read(const PGresult *rows, struct epoch_marker *ret)
 {
     const char *stamp = pq_text(rows, 0, "stamp"), *state = pq_text(rows, 0, "state");

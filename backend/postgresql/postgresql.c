@@ -1,4 +1,4 @@
-/* postgresql: the store: begin and end, connection up and down, notifications, the mount's heartbeat. */
+/* postgresql: opens and closes the backend; connection up and down, notifications, the mount's heartbeat. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,12 +9,12 @@
 #include "backend/postgresql/private.h"
 
 #define MOUNT_PULSE 10.0      /* s between heartbeats of the mount */
-#define MOUNT_TERM 35000      /* ms that it counts as there behind one */
-#define MOUNT_CLOCK_STEP 1000 /* ms that the server's clock may move between two without a warning */
+#define MOUNT_TERM 35000      /* ms for which a heartbeat proves that the mount is alive */
+#define MOUNT_CLOCK_STEP 1000 /* ms: a larger step of the server's clock between two heartbeats is a warning */
 
 /* --- the mount's heartbeat --- */
 
-/* Deadlines are the server's: those of all locks move with its clock. */
+/* A step of the server's clock moves the deadlines of all locks. */
 static void postgresql_check_clock(struct postgresql *p, int64_t server, clock_ms sent)
 {
     int64_t ahead = server - sent, step = ahead - p->clock_ahead, late = clock_now() - sent;
@@ -95,9 +95,9 @@ static void postgresql_on_down(void *context, const char *why)
     log_warning("%s: the connection is lost: %s", pq_link_address(p->link), why);
 }
 
-/* "g ID": it holds; "a ID": it waits, and is to ask again; "w ID": another ticket waits for what it holds; "e ID WHY":
- * it has ended; "s MOUNT NUMBER": say to that mount when this is heard; "h NUMBER": it was; "f PATH NAME": that was
- * released; "v STAMP": the epoch is that, and perhaps open again. */
+/* "g ID": the ticket holds; "a ID": a waiting ticket must try again; "w ID": another ticket waits for this holder; "e
+ * ID WHY": the ticket has ended; "s MOUNT NUMBER": confirm a revocation to that mount; "h NUMBER": it was confirmed; "f
+ * PATH NAME": the lock was released; "v STAMP": this is the epoch, whose grace period may have ended. */
 static void postgresql_on_notified(void *context, const char *text)
 {
     static const char *const ours[] = {
@@ -114,16 +114,16 @@ static void postgresql_on_notified(void *context, const char *text)
         }
     }
     if (count > 2 && strcmp(words[0], "s") == 0) {
-        pq_revoke_asked(p, words[1], words[2]);
+        pq_revoke_on_confirm_request(p, words[1], words[2]);
     } else if (count > 1 && strcmp(words[0], "h") == 0) {
-        pq_revoke_heard(p, words[1]);
+        pq_revoke_on_confirmed(p, words[1]);
     } else if (count > 1 && strcmp(words[0], "v") == 0 && strcmp(words[1], p->epoch.stamp) == 0 &&
                !epoch_is_closed(&p->epoch)) {
         ; /* as it is known */
     } else if (count > 1 && strcmp(words[0], "v") == 0 && pq_link_is_up(p->link)) {
         epoch_ask(&p->epoch);
     } else if (count > 1 && strcmp(words[0], "f") == 0) {
-        pq_watch_freed(p, text + 2);
+        pq_watch_on_released(p, text + 2);
     }
     g_strfreev(words);
 }

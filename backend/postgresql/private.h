@@ -8,7 +8,7 @@
  * request.c     the procedures of remote.h as calls of functions, and their answers
  * watch.c       watches names that others hold
  * marker.c      the epoch of the server, for backend/remote/epoch.h
- * call.c        encodes the parameters of a call, and reads its answer
+ * values.c      encodes the parameters of a call, and reads its answer
  * link.c        the connection on the loop: sends calls, repeats them, reports notifications
  * connect.c     makes a connection, in a thread, and the schema
  * uri.c         parses the address
@@ -71,7 +71,7 @@ enum pq_function {
     PQ_RENEW,
     PQ_RENEW_MANY,
     PQ_RESTORE,
-    PQ_BEAT,
+    PQ_HEARTBEAT,
     PQ_CONVERT,
     PQ_SET,
     PQ_RENAME,
@@ -155,7 +155,7 @@ const char *pq_link_address(const struct pq_link *link);
 const GPtrArray *pq_link_warnings(const struct pq_link *link);
 int64_t pq_link_timeout(const struct pq_link *link);
 
-/* --- call.c --- */
+/* --- values.c --- */
 
 void pq_add_text(struct pq_parameters *p, const char *text); /* NULL: NULL */
 void pq_add_number(struct pq_parameters *p, int64_t number);
@@ -234,7 +234,7 @@ void pq_marker_enter(struct postgresql *p);
 
 void pq_watch_name(struct remote *r, const char *name);
 /* `text`, "PATH NAME" in hexadecimal: the lock was released; NULL: any lock may have been. */
-void pq_watch_freed(struct postgresql *p, const char *text);
+void pq_watch_on_released(struct postgresql *p, const char *text);
 
 /* --- request.c --- */
 
@@ -247,8 +247,8 @@ void pq_send_renewals(struct postgresql *p);
 void pq_revoke(struct remote_request *request);
 enum backend_end pq_end(const char *why);
 /* The mount with that channel has revoked tickets of this mount, and waits until their ends are reported here. */
-void pq_revoke_asked(struct postgresql *p, const char *mount, const char *number);
-void pq_revoke_heard(struct postgresql *p, const char *number);
+void pq_revoke_on_confirm_request(struct postgresql *p, const char *mount, const char *number);
+void pq_revoke_on_confirmed(struct postgresql *p, const char *number);
 void pq_revoke_end_all(struct postgresql *p);
 
 /* --- recover.c --- */

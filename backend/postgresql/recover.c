@@ -1,8 +1,7 @@
-/* recover: the leases and handle locks that this mount held when it last ended.
+/* recover: restores the leases and handle locks that this mount held when it last ended.
  *
- * They are found by the mount's identity, a part of them after the other.  The mount is there when all are found, or as
- * long after the beginning as a request takes at most: then the rest is found while it serves.  With a server that is
- * away nothing is found, and the leases run out.
+ * It reads them by the mount's identity, in parts.  The mount answers requests once all are found, or after the timeout
+ * of a request; then it finds the rest meanwhile.  If the server is away it finds nothing, and the leases expire.
  */
 #include <string.h>
 
@@ -37,7 +36,7 @@ static char *recover_name(const char *path, const char *leaf)
     return leaf ? g_strconcat(strcmp(path, "/") == 0 ? "" : path, leaf, NULL) : NULL;
 }
 
-/* One that this mount could not have had, or knows already, is passed over. */
+/* Ignores a row that is not valid, or a ticket that is known already. */
 static void recover_restore(struct pq_recovery *recovery, const PGresult *rows, int row, clock_ms sent)
 {
     struct remote *r = &recovery->p->remote;
@@ -77,7 +76,7 @@ static void recover_restore(struct pq_recovery *recovery, const PGresult *rows, 
             epoch_use_term(&recovery->p->epoch, claim.ttl);
         }
         t->due_after = renews ? claim.ttl / 3 : t->due_after;
-        t->due = clock_now(); /* so that it is renewed, if it is to be */
+        t->due = clock_now(); /* its user now decides whether to renew it */
         remote_ticket_schedule(r, t);
     }
     g_bytes_unref(meta);

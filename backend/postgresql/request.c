@@ -99,7 +99,7 @@ static void request_on_acquired(void *arg, const struct pq_answer *given)
     g_free(leaf);
 }
 
-/* It was this mount's, and has expired: the server did not know that yet when it answered. */
+/* The answer names a ticket of this mount that has expired here meanwhile. */
 static bool request_is_expired(const struct postgresql *p, const PGresult *rows, const struct backend_info *info)
 {
     return strcmp(pq_text(rows, 0, "mount"), p->mount) == 0 && (!info->ticket || info->ticket->deadline <= clock_now());
@@ -144,7 +144,7 @@ static void request_test(struct remote_request *request)
 
 static void request_send_stat(struct remote_request *request);
 
-/* A question is put once more at most. */
+/* A stat is repeated at most once. */
 static bool request_is_again(const struct remote_request *request)
 {
     return g_hash_table_contains(postgresql_of(request)->stats_again, request);
@@ -156,7 +156,7 @@ static void request_ask_again(struct remote_request *request)
     request_send_stat(request);
 }
 
-/* Whether it cannot hold if the server is right: nobody does, or one who excludes it. */
+/* Does the server's answer contradict this holder: nobody holds, or another that conflicts? */
 static bool request_is_contradicted(const struct remote_ticket *t, const struct backend_info *info)
 {
     bool exclusive = info->mode == BACKEND_EXCLUSIVE || t->head.mode == BACKEND_EXCLUSIVE;
@@ -164,8 +164,8 @@ static bool request_is_contradicted(const struct remote_ticket *t, const struct 
     return t->state == REMOTE_HELD && (info->type != BACKEND_LOCK || excluded);
 }
 
-/* The server contradicts what is thought to hold here: that is verified, and the question put again behind it, so that
- * whoever asked does not hear of it before those who hold. */
+/* The answer contradicts a holder of this mount.  Verifies that holder, and then repeats the request, so that its user
+ * gets the answer after the holder's end was reported. */
 static bool request_stat_again(struct remote_request *request, const struct backend_info *info)
 {
     const char *leaf;
@@ -220,7 +220,7 @@ static void request_on_stat(void *arg, const struct pq_answer *given)
     if (given->outcome == REMOTE_ANSWERED) {
         request_read_stat(p, request, given->rows, &info);
         bool expired = info.type == BACKEND_LOCK && request_is_expired(p, given->rows, &info);
-        if (expired && info.holders > 1 && !request_is_again(request)) { /* the others are as good */
+        if (expired && info.holders > 1 && !request_is_again(request)) { /* show one of the other holders */
             pq_info_clear(&info);
             request_ask_again(request);
             return;
@@ -319,7 +319,7 @@ static void request_on_directory(void *arg, const struct pq_answer *given)
     struct remote_request *request = arg;
     struct remote_answer answer = {.result = pq_result(given, NULL)};
     if (request->procedure == REMOTE_RMDIR && answer.result == BACKEND_MISSING && given->repeated) {
-        answer.result = BACKEND_OK; /* removed by the first try, whose answer was lost */
+        answer.result = BACKEND_OK; /* the first attempt, whose answer was lost, removed it */
     }
     request_answer(request, given, &answer);
 }
@@ -354,7 +354,7 @@ static void request_change_directory(struct remote_request *request)
     }
 }
 
-/* --- what is done to tickets --- */
+/* --- changing tickets --- */
 
 static void request_add_change(struct pq_parameters *f, const struct backend_change *c)
 {
@@ -389,7 +389,7 @@ static void request_add_held(struct pq_parameters *f, const GArray *segments)
     }
 }
 
-/* While the server is closed it is told all that there is to know of what this mount holds. */
+/* During a grace period a renewal carries all data of the ticket, so that the server can restore it. */
 static void request_fill_restore(struct pq_parameters *f, const struct remote_request *request,
                                  const struct remote_ticket *t)
 {
@@ -498,7 +498,7 @@ static void request_on_answer(void *arg, const struct pq_answer *given)
 {
     struct remote_request *request = arg;
     struct remote_answer answer = {.result = pq_result(given, NULL)};
-    if (given->outcome == REMOTE_ANSWERED && request->procedure == REMOTE_RELEASE) { /* or it was gone already */
+    if (given->outcome == REMOTE_ANSWERED && request->procedure == REMOTE_RELEASE) {
         answer.result = strcmp(PQgetvalue(given->rows, 0, 0), "stays") == 0 ? BACKEND_BUSY : BACKEND_OK;
     } else if (given->outcome == REMOTE_ANSWERED && request->procedure == REMOTE_RENAME) {
         answer.fence = pq_fence(given->rows, 0, "number");
@@ -516,7 +516,7 @@ static bool request_may_be_gathered(const struct remote_request *request, const 
            !t->segments && !epoch_is_closed(&postgresql_of(request)->epoch);
 }
 
-static void request_renew_alone(struct remote_request *request)
+static void request_renew_one(struct remote_request *request)
 {
     struct remote_ticket *t = remote_ticket_find(request->r, request->id);
     struct pq_parameters f = {.count = 0};
@@ -546,7 +546,7 @@ static void request_on_renewed(void *arg, const struct pq_answer *given)
             }
             request_answer(request, given, &answer);
         } else {
-            request_renew_alone(request);
+            request_renew_one(request);
         }
     }
     g_hash_table_unref(renewed);
@@ -558,7 +558,7 @@ void pq_send_renewals(struct postgresql *p)
     GPtrArray *requests = g_steal_pointer(&p->gathered);
     struct pq_parameters f = {.count = 0};
     if (requests->len == 1) {
-        request_renew_alone(requests->pdata[0]);
+        request_renew_one(requests->pdata[0]);
         g_ptr_array_unref(requests);
         return;
     }
@@ -585,7 +585,7 @@ void pq_send_renewals(struct postgresql *p)
     g_free(terms);
 }
 
-/* Those of one turn of the loop go together. */
+/* The renewals of one turn of the loop are sent in one call. */
 static void request_gather(struct postgresql *p, struct remote_request *request)
 {
     if (!p->gathered) {
@@ -625,7 +625,7 @@ uint64_t pq_send_request(struct remote_request *request, struct remote_ticket *t
 
 /* --- the heartbeat of waiters --- */
 
-static void request_on_beaten(void *arg, const struct pq_answer *given)
+static void request_on_heartbeat(void *arg, const struct pq_answer *given)
 {
     for (int i = 0; given->outcome == REMOTE_ANSWERED && i < PQntuples(given->rows); i++) {
         remote_heartbeat_reply(arg, pq_text(given->rows, i, "id"),
@@ -652,7 +652,7 @@ void pq_send_heartbeat(struct remote *r, struct remote_ticket *const *tickets, s
         pq_add_path(&f, path);
         pq_add_texts(&f, ids, next - i);
         pq_add_numbers(&f, livenesses, next - i);
-        postgresql_send(p, PQ_BEAT, &f, 0, request_on_beaten, r);
+        postgresql_send(p, PQ_HEARTBEAT, &f, 0, request_on_heartbeat, r);
         g_free(path);
         g_free(ids);
         g_free(livenesses);

@@ -1,9 +1,8 @@
-/* revoke: ending holders by name, whosever they are; see schema.sql for what a holder's guard leaves behind.
+/* revoke: ends holders by name, of any mount; see schema.sql for guards.
  *
- * Where no token is named, the server is asked first who holds, and then to end these: if that comes late, or twice,
- * those who hold by then keep what they have.  It is complete when all know of it: each other mount that is there says
- * when it has heard.  One that says nothing, as it is stopped or cut off, is not waited for longer than
- * REVOKE_HEARD_MAX.
+ * Without a token it first reads the holders, and then ends exactly these: so a late or repeated call never ends a
+ * later holder.  The request completes when every other mount that had a holder has confirmed its end, or after
+ * REVOKE_HEARD_MAX, if a mount is stopped or cut off.
  */
 #include <string.h>
 
@@ -16,9 +15,9 @@ struct pq_revocation {
     struct postgresql *p;
     struct remote_request *request;
     char number[24];
-    int64_t unheard; /* other mounts that are still to say that they have heard; those of before the answer count -1 */
+    int64_t unheard; /* mounts that have not confirmed yet; confirmations before the answer make it negative */
     bool answered;
-    GPtrArray *ends; /* the tickets that held */
+    GPtrArray *ends; /* ids of the holders to end */
     clock_ms until;
     enum backend_result result;
     ev_timer limit;
@@ -73,7 +72,7 @@ static void revoke_on_said(void *arg, const struct pq_answer *answer)
     (void)arg, (void)answer;
 }
 
-void pq_revoke_asked(struct postgresql *p, const char *mount, const char *number)
+void pq_revoke_on_confirm_request(struct postgresql *p, const char *mount, const char *number)
 {
     struct pq_parameters f = {.count = 0};
     pq_add_text(&f, mount);
@@ -81,7 +80,7 @@ void pq_revoke_asked(struct postgresql *p, const char *mount, const char *number
     postgresql_send(p, PQ_HEARD, &f, 0, revoke_on_said, NULL);
 }
 
-void pq_revoke_heard(struct postgresql *p, const char *number)
+void pq_revoke_on_confirmed(struct postgresql *p, const char *number)
 {
     struct pq_revocation *v = LIST_FIRST(&p->revocations);
     while (v && strcmp(v->number, number) != 0) {
@@ -93,7 +92,6 @@ void pq_revoke_heard(struct postgresql *p, const char *number)
     }
 }
 
-/* Where the answer has them. */
 static void revoke_note_ends(struct pq_revocation *v, const PGresult *rows)
 {
     for (int i = 0; i < PQntuples(rows); i++) {

@@ -1,4 +1,4 @@
-/* uri: what the URI says; libpq reads it, but for schema=. */
+/* uri: parses the address.  libpq parses all of it but schema=. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static char *uri_show(const struct pq_target *target)
                            name ? name : "");
 }
 
-/* What the session must have, whatever the role has. */
+/* Settings that the session must have, whatever the role's defaults are. */
 static void uri_set_session(struct pq_target *target, const PQconninfoOption *options, int64_t timeout)
 {
     const char *given = g_getenv("PGOPTIONS");
@@ -188,7 +188,7 @@ static void uri_need_file(struct postgresql_needs *needs, char *path)
     }
 }
 
-/* Those of the URI and, where it says nothing, of the environment. */
+/* From the URI, and else from the environment. */
 void postgresql_find_needs(const char *uri, struct postgresql_needs *ret)
 {
     static const char *const files[] = {"passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl"};
@@ -207,7 +207,7 @@ void postgresql_find_needs(const char *uri, struct postgresql_needs *ret)
     uri_need_file(ret, g_build_filename(home, ".postgresql", NULL));
     uri_need_file(ret, g_build_filename(home, ".pg_service.conf", NULL));
     const char *port = uri_find(&target, "port");
-    bool elsewhere = uri_find(&target, "service") || g_getenv("PGSERVICE"); /* says on which port it is */
+    bool elsewhere = uri_find(&target, "service") || g_getenv("PGSERVICE"); /* its file may name a port */
     char **ports = g_strsplit(port ? port : g_getenv("PGPORT") ? g_getenv("PGPORT") : "5432", ",", -1);
     for (char **p = ports; *p && !elsewhere && ret->port_count < POSTGRESQL_PORTS_MAX; p++) {
         ret->ports[ret->port_count++] = (uint16_t)(**p ? strtoul(*p, NULL, 10) : 5432);

@@ -1,7 +1,7 @@
 /* watch: watches names that others hold, for backend/remote/watch.c.
  *
- * The server notes which mounts want to know, and notifies them when the ticket ends; nobody is told that one expires,
- * so a mount asks again when its term would be over.
+ * The server keeps a list of the mounts that watch a ticket, and notifies them when it is released.  Nothing notifies
+ * when it expires, so a mount reads the name again at its deadline.
  */
 #include <string.h>
 
@@ -40,7 +40,7 @@ static char *watch_unhex(const char *text, size_t length)
     return g_string_free(plain, FALSE);
 }
 
-void pq_watch_freed(struct postgresql *p, const char *text)
+void pq_watch_on_released(struct postgresql *p, const char *text)
 {
     size_t length = strcspn(text, " ");
     char *path = watch_unhex(text, length),

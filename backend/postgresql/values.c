@@ -1,4 +1,4 @@
-/* call: the parameters of a call, and values of its answer. */
+/* values: the parameters of a call, and the values of its answer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +160,7 @@ char *pq_lock_path(const char *name, bool sequence)
 
 /* --- values --- */
 
-/* The table is what somebody may have written into; numbers are within bounds. */
+/* Numbers are kept within bounds, because SQL clients may have written to the table. */
 static int call_column(const PGresult *rows, int row, const char *column)
 {
     int at = rows && row < PQntuples(rows) ? PQfnumber(rows, column) : -1;
@@ -206,7 +206,7 @@ GBytes *pq_bytes(const PGresult *rows, int row, const char *column, size_t max)
     return g_bytes_new_take(data, length);
 }
 
-/* "start end mode …" in hexadecimal, as leasefs.segments says it. */
+/* "start end mode …" in hexadecimal, from leasefs.segments. */
 GArray *pq_segments(const PGresult *rows, int row, const char *column)
 {
     const char *at = pq_text(rows, row, column);
@@ -247,7 +247,7 @@ enum backend_result pq_result(const struct pq_answer *answer, const char *column
                                          : remote_parse_result(word, BACKEND_DAMAGED);
 }
 
-/* Whether a ticket is on that name, or may be, after a rename that is not answered. */
+/* Is the ticket on that name, or may it be, because a rename is pending? */
 static bool call_is_on(const struct remote_ticket *t, const char *name)
 {
     return strcmp(remote_ticket_name(t), name) == 0 || (t->moving && strcmp(t->moving, name) == 0);
