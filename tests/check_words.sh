@@ -7,7 +7,7 @@ cd "${top_srcdir:-$(dirname "$0")/..}"
 
 # Folders, with all below them, and files whose names are converted; and those whose comments are.
 rooms='fs backend'
-prose='backend'
+prose='fs backend'
 
 # Parts of names, between underscores: of a variable, field, function, type, macro or file.  In place of
 #   kin, odd         identity, compatible, conflict       told, untold    event, reported, invalidate

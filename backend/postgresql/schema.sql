@@ -1801,8 +1801,8 @@ END$$;
 CREATE FUNCTION leasefs.is_name(_name text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$SELECT _name !~ '(^|/)\.{0,2}(/|$)' AND NOT EXISTS (SELECT FROM pg_catalog.string_to_table(_name, '/') AS c WHERE pg_catalog.octet_length(c) > 255)$$;
 
--- The open transaction would stop every mount that wants the lock, so these are refused in one, where that can be seen: it
--- has written already, or began long before this statement.
+-- In an open transaction these would stop every mount that wants the lock.  So they are refused in a transaction that can
+-- be recognised: it has written before, or began long before this statement.
 CREATE FUNCTION leasefs.check_call(_name text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF pg_current_xact_id_if_assigned() IS NOT NULL OR statement_timestamp() - transaction_timestamp() > interval '100 ms' THEN

@@ -1,5 +1,5 @@
-/* control: the directory .leasefs in the root; see control.h.  What its files show
- * is in table.c, text.c and metrics.c. */
+/* control: the directory .leasefs in the root; see control.h.  table.c, text.c and
+ * metrics.c write the content of its files. */
 #include "fs/control/control.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* text: .leasefs/status; see control.h.
  *
- * A line for each fact, "key: value"; values are escaped as in the log.  What does
+ * A line for each fact, "key: value"; values are escaped as in the log.  A key that does
  * not apply is left out, and `warning` may come several times.
  */
 #include "config.h"

@@ -142,7 +142,7 @@ void fs_stop(struct fs *fs)
     }
 }
 
-/* What is held stays in the backend, as for a daemon that is killed. */
+/* Frees all holds.  The locks stay in the store, as after kill -9. */
 static void fs_drop_holds(struct fs *fs)
 {
     GPtrArray *nodes = tree_all(fs->tree);

@@ -117,7 +117,7 @@ static int main_await_child(pid_t child, int fd)
     return EXIT_FAILURE;
 }
 
-/* Who is told that the mount answers. */
+/* For the report that the mount answers. */
 struct audience {
     const struct options *options;
     int waiting; /* the parent's pipe, or NOBODY_WAITS */
@@ -173,7 +173,7 @@ static void main_detach(void *arg)
     *waiting = NOBODY_WAITS;
 }
 
-/* Of local:DIR only DIR is made: a slip in fstab is to be told, not to begin an empty store elsewhere. */
+/* For local:DIR only DIR itself is made: a mistyped path in fstab must be an error, not an empty store elsewhere. */
 static bool main_has_parent(const struct options *options, char *error, size_t error_size)
 {
     if (!g_str_has_prefix(options->backend, "local:")) {
@@ -231,8 +231,8 @@ static int main_open_server(const struct redis_options *server, bool background,
     return result;
 }
 
-/* What tells this mount from all others, and is the same when it starts again: a
- * process that holds a lease must be found by its pid. */
+/* Identifies this mount among all mounts of the store; the same when it starts again.
+ * It names the pid namespace, because owners are found by their pids. */
 static char *main_mount_identity(const struct options *options)
 {
     char *boot = NULL, *pids = g_file_read_link("/proc/self/ns/pid", NULL);

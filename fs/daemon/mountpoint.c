@@ -165,7 +165,7 @@ static int mountpoint_detach(const char *path, const char *link, char *error, si
     return result;
 }
 
-/* What is on top at `path`: 1 if it is a dead leasefs of this user, with a
+/* Looks at the topmost mount at `path`: 1 if it is a dead leasefs of this user, with a
  * descriptor of it; 0 if it is none. */
 static int mountpoint_top(const char *path, int *ret_fd, bool *ret_on_another, char *error, size_t error_size)
 {
@@ -187,7 +187,7 @@ static int mountpoint_top(const char *path, int *ret_fd, bool *ret_on_another, c
     }
     close(fd);
     switch (state) {
-    case MOUNTPOINT_FOREIGN: /* its state is told to that user only */
+    case MOUNTPOINT_FOREIGN: /* only its user may see its state */
         snprintf(error, error_size,
                  "user %u has a leasefs at mount point '%s': unmount that first, with umount -l if it has no daemon",
                  (unsigned)user, path);

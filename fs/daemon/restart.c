@@ -144,8 +144,8 @@ static void recover_grant(struct fs *fs, struct hold *hold, struct backend_ticke
 }
 
 /* Was the owner final when the last daemon ended?  At the end of the first second
- * it renews what is in use; what it did not get to is to be settled now, or the
- * lease of a touch would belong to nobody.  A fixed term shows no renewal. */
+ * it renews what is in use.  If it did not reach this lease, the owner must be found
+ * now, or the lease of a touch would have none.  A fixed term shows no renewal. */
 static bool recover_settled(const struct backend_ticket *ticket, bool fixed)
 {
     clock_ms renewed = fixed ? clock_now() : ticket->deadline - ticket->ttl;
@@ -257,8 +257,7 @@ static void recover_ask(struct fs *fs, struct hold *hold, const char *path)
     backend_stat(fs->backend, path, recover_size, question);
 }
 
-/* What was found is complete here where a store tells of it before backend_recover returns: what follows is settled
- * when it is due. */
+/* Settles the leases that backend_recover has found before it returned; later ones are settled when they are due. */
 static void recover_settle(struct recovery *recovery)
 {
     struct fs *fs = recovery->fs;

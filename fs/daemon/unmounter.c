@@ -1,9 +1,8 @@
 /* unmounter: see unmounter.h.
  *
  * A byte asks the child to unmount; the end of the stream ends it.  It answers
- * with the text of an error, empty if there was none.  The end of the stream does
- * not come while a thread of the daemon is stuck, so the daemon's death is told by
- * a signal.
+ * with the text of an error, empty if there was none.  A signal reports the daemon's
+ * death, because the stream does not end while a thread of the daemon is stuck.
  */
 #include "fs/daemon/unmounter.h"
 
@@ -59,7 +58,7 @@ static void unmounter_drop_descriptors(int socket, int walker)
     }
     closefrom(UNMOUNTER_WALKER + 1);
     if (chdir("/") < 0) {
-        return; /* it keeps that directory busy, no more */
+        return; /* it only keeps that directory busy */
     }
 }
 

@@ -23,14 +23,12 @@ static void hold_retry_acquire(struct request *r)
     hold_acquire(r, r->hold, NULL, r->provisional.answer);
 }
 
-/* A write-open meets a provisional lease that another mount has.  The backend
- * does not tell when that is decided, so it asks again after 8, 16, … 128 ms:
- * until it has become a lease (the racer is told), has gone (and is ours), or is
- * another one (which has won, as the first of those that wait here would).  It
- * ends by itself with the second, or with its deadline if that mount is gone.
- * A place in the queue would be granted in order, but not tell of a decision, and
- * stand in the way of real waiters.  Meanwhile the other opens on this mount are
- * parked on this one: one mount asks once. */
+/* A write-open meets a provisional lease of another mount.  The backend reports no
+ * decision, so this tries again after 8, 16, … 128 ms, until that lease is a lease
+ * for good (EBUSY), has ended (this claim is granted), or is a different one (EBUSY).
+ * It ends with the provisional second, or with its deadline if that mount is gone.
+ * A waiting ticket would not do: nothing reports the decision to it, and it would
+ * block real waiters.  Other opens on this mount wait for this one's result. */
 static bool hold_retry_provisional(struct request *r, const struct backend_info *holder)
 {
     clock_ms now = clock_now();

@@ -1,4 +1,4 @@
-/* entry: what the kernel is told of a name; see entry.h. */
+/* entry: a name's attributes for the kernel; see entry.h. */
 #include "fs/hold/entry.h"
 
 #include <ctype.h>
@@ -12,8 +12,8 @@
 /* How long the kernel may keep what only it can change. */
 #define ENTRY_KEEP_SECONDS (24.0 * 3600)
 
-/* What was made just now: one tick of the kernel's clock, which is what less than that comes to.  The kernel looks at
- * the permissions of a file that it has just made, too. */
+/* For a new file, because the kernel checks the permissions of a file that it has just made.  One tick of the kernel's
+ * clock, to which it would round a shorter time. */
 #define ENTRY_MADE_SECONDS 0.001
 
 /* And what a listing tells of a lease. */
@@ -29,8 +29,8 @@ static void entry_set_rights(struct stat *st, uid_t uid, gid_t gid, mode_t mode)
     st->st_mode |= mode & RIGHTS_MODE;
 }
 
-/* Whose it is.  Of what nobody holds: whose it was, if that has just ended; else what the last that was opened would
- * bring; else whose it was, or is to be. */
+/* The owner and mode of the hold.  If nothing is held: those of the last hold if it has just ended or no handle is
+ * open, or those that the last opened handle would give a hold, or those of a pending hold. */
 static void entry_rights(const struct node *node, const struct hold *hold, struct stat *st)
 {
     struct handle *h = LIST_FIRST(&node->handles);
@@ -111,7 +111,7 @@ double entry_attribute_timeout(const struct fs *fs, const struct node *node)
     return node->directory && fs->backend->features & BACKEND_SOLE_AUTHORITY ? ENTRY_KEEP_SECONDS : 0;
 }
 
-/* That nobody else can make it go is what the store has promised until this mount is told, or its term is over. */
+/* Does this mount hold it for sure: nobody else can end it before an event arrives here, or its term is over? */
 static bool entry_is_ours(const struct hold *lease)
 {
     return hold_holds(lease) && hold_is_exclusive(lease) && !lease->converting && !lease->renaming;

@@ -77,7 +77,7 @@ struct guard *guard_new(struct fs *fs, struct hold *hold)
 
 void guard_add_handle(struct fs *fs, struct guard *g, struct handle *handle)
 {
-    guard_remove_handle(fs, handle, true); /* it was held, lost and held anew by the same file */
+    guard_remove_handle(fs, handle, true); /* of an earlier lock that this file has lost */
     handle->guard = g;
     g->handles++;
 }

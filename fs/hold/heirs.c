@@ -92,7 +92,7 @@ void hold_set_handle_owner(struct hold *hold, struct owner *taker, struct owner 
     }
 }
 
-/* Who inherits it next, or NULL. */
+/* The next heir, or NULL. */
 static struct owner *hold_next_heir(const struct hold *hold)
 {
     const struct hold_heirs *heirs = hold_heirs(hold);

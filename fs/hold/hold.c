@@ -20,7 +20,7 @@ void hold_mark_longest(struct hold *hold)
 {
     struct hold *last = hold, *next;
     if (!hold->since) {
-        return; /* its grant has not been told here yet */
+        return; /* its grant has not been reported here yet */
     }
     while ((next = LIST_NEXT(last, link))) {
         last = next;
@@ -128,7 +128,8 @@ static void hold_clear_descendants(const struct hold *hold)
     }
 }
 
-/* Whoever has found the name may look at it only now, and must not see rights that nobody has set. */
+/* A process that has looked the name up before may read its attributes only now, and must not see rights that nobody
+ * has set. */
 static void hold_save_rights(const struct hold *hold)
 {
     if (hold->since) {
@@ -240,7 +241,7 @@ void hold_mark_granted(struct fs *fs, struct hold *hold, struct backend_ticket *
 {
     enum backend_kind kind = ticket->kind;
     if (hold->ticket && hold->ticket != ticket && !ticket->joined) {
-        hold_ref(hold); /* until the end of the one before is told */
+        hold_ref(hold); /* until the end of its earlier ticket is reported */
     }
     hold->ticket = ticket;
     hold_attach_name(fs, hold, kind);

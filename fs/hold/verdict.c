@@ -1,7 +1,7 @@
 /* verdict: acts on what a walk through the processes found of surviving locks; see survivor.h.
  *
- * A walk reports one file after the other.  What concerns several of them is done once
- * for all, from the loop: verdict_settle.
+ * A walk reports one file after the other.  verdict_settle, called from the loop, does once
+ * what concerns several of them.
  */
 #include <errno.h>
 #include <string.h>

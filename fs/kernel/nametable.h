@@ -32,7 +32,7 @@ void nametable_expect(struct nametable *table, uint64_t count);
 
 /* Parent and name must not change while the node is in the table.  No other node in it may have both. */
 void nametable_add(struct nametable *table, struct node *node);
-/* For a table without look-ups: a set of nodes, of which several may have the same name. */
+/* For a table without look-ups: a set of nodes, some of them with the same name. */
 void nametable_add_nameless(struct nametable *table, struct node *node);
 void nametable_remove(struct nametable *table, struct node *node);
 

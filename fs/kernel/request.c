@@ -216,11 +216,13 @@ void request_reply(struct request *r, int error)
     request_end(r, error);
 }
 
-/* How long an answer waits for the kernel to be told, in milliseconds.  setxattr(2) does not for long: it holds the
- * lock of its file, and telling takes the directory's, which unlink(2) or rename(2) of the file may hold while it waits
- * for the file's.  On a busy machine the thread that tells may not have run in that time, so the kernel is asked to
- * keep nothing before such an answer.  For the others it is only a limit to what a call that makes a file in that
- * directory, and waits for a store, can cost them. */
+/* The longest time, in milliseconds, for which an answer waits until the kernel has invalidated a name.  Invalidating
+ * takes the kernel's lock of the directory.  A call that makes a file in that directory may hold it while it waits for
+ * a store, which must not delay the answer for longer.
+ *
+ * setxattr(2) waits only a moment: it has the kernel's lock of its file, and unlink(2) or rename(2) of that file may
+ * hold the directory's lock while it waits for the file's.  On a busy machine that is too short for the notifying
+ * thread, so for setxattr(2) the kernel must not cache the name in the first place. */
 #define REQUEST_INVALIDATE_MAX 1000
 #define REQUEST_INVALIDATE_MAX_SETXATTR 20
 

@@ -216,7 +216,7 @@ void request_reply_when_invalidated(struct request *r, int error);
 /* Sends the replies of request_reply_when_invalidated that are due. */
 void request_reply_invalidated(struct fs *fs);
 /* With r->file, and with the entry that an O_CREAT made, or NULL.  False if the caller is gone (-ENOENT from libfuse):
- * the kernel sends neither RELEASE nor FORGET then. */
+ * then the kernel sends no RELEASE and no FORGET. */
 bool request_reply_open(struct request *r, const struct fuse_entry_param *entry);
 void request_reply_statfs(struct request *r, const struct statvfs *filesystem);
 void request_reply_poll(struct request *r, unsigned events);

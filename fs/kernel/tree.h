@@ -83,7 +83,7 @@ struct tree {
     struct nametable unnamed; /* nodes that are not in `names` */
     struct notify *notify;
     GQueue deferred;      /* freed when the kernel has got their notify_delete, in that order */
-    GPtrArray *displaced; /* nodes in use of which the name finds another node; mostly none */
+    GPtrArray *displaced; /* nodes in use whose name finds another node now; mostly none */
 };
 
 struct tree *tree_new(void);

@@ -13,7 +13,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-/* What is needed to execute it. */
+/* The arguments of the new process. */
 struct command_execution {
     const struct leaserun_command *command;
     char **argv;

@@ -35,7 +35,7 @@ struct leaserun_command {
 int leaserun_command_start(struct leaserun_command *command, char **argv, const sigset_t *mask,
                            struct leaserun_set *set);
 
-/* Starts a watchdog for a process that is neither a child of this one nor a job of its own.  0 or -errno. */
+/* Starts a watchdog for a process that is no child of this one and no job of its own.  0 or -errno. */
 int leaserun_command_adopt(struct leaserun_command *command, pid_t pid, int pidfd, struct leaserun_set *set);
 
 /* Call it when `failure` is readable. */

@@ -29,7 +29,7 @@
 /* How often it looks at once for a new ttl: in all, for a quarter of a second. */
 #define KEEPER_FIRST_LOOKS 8
 
-/* What the keeper is told: whom to kill, as kill(2) names it, or 0: let go. */
+/* A message to the keeper: the process to kill, in the form of kill(2); 0: release the lock. */
 typedef pid_t keeper_order;
 
 struct keeper {
@@ -68,7 +68,7 @@ static int keeper_time(const struct keeper *k, const char *name, int64_t *ret_ms
 
 static void keeper_send(const struct keeper *k, const struct leaserun_report *report)
 {
-    /* Who does not listen is dead, and that is noticed where orders are read. */
+    /* a failure means that the reader is dead, which reading orders notices */
     send(k->socket, report, sizeof *report, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -89,8 +89,8 @@ static void keeper_show(struct keeper *k, clock_ms deadline, int64_t ttl)
     }
 }
 
-/* A new ttl counts when the store has renewed the lock with it.  What remains of a lock that is renewed is hardly ever
- * less than two thirds of its ttl. */
+/* A new ttl counts once the store has renewed the lock with it.  A renewed lock hardly ever has less than two thirds of
+ * its ttl left. */
 static int64_t keeper_effective_ttl(const struct keeper *k, int64_t remaining)
 {
     int64_t seen = remaining > k->ttl ? remaining : k->ttl;
@@ -188,7 +188,7 @@ static _Noreturn void keeper_end_orphaned(const struct keeper *k)
     if (k->target) {
         kill(k->target, SIGKILL);
     }
-    /* What is dead and not waited for by anybody is still there. */
+    /* a zombie still exists for kill(2) */
     clock_ms until = clock_now() + leaserun_guard(k->ttl);
     while (k->target && kill(k->target, 0) == 0 && clock_now() < until) {
         poll(NULL, 0, 1);
@@ -266,7 +266,7 @@ static _Noreturn void keeper_run(const struct leaserun_claim *claim, struct leas
                                  pid_t parent)
 {
     struct keeper k = {.claim = claim, .view = view, .socket = socket};
-    /* Nothing of the caller's is kept: not its pipes, which end when the command does, nor its directory. */
+    /* keep nothing of the caller: its pipes must end with the command, and its directory may be unmounted */
     leaserun_detach((int[]){claim->fd, claim->wake, socket}, 3);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {

@@ -113,7 +113,7 @@ static void lease_end_child(const struct lease_child *child, bool wanted)
     }
 }
 
-/* 0: it is taken, and is to be settled.  Else the error. */
+/* 0: the lease is taken, and must be settled; else the error. */
 static int lease_start_child(const struct leaserun_lock *lock, int64_t ttl, struct lease_child *child)
 {
     int sockets[2];

@@ -6,8 +6,8 @@
  * done by system calls on the mount.
  *
  *     arguments             the command line
- *     lock                which locks, in which order; mount: of which mount
- *     queue               -N: a queue that is made on the way
+ *     lock                the locks, in order; mount: their mount
+ *     queue               -N: makes a queue if it is missing
  *     wait                acquires them
  *     keeper              the process that has one open, and watches it; set: all of them
  *     run                 the command's life; terms: how much time there is
@@ -16,11 +16,11 @@
  *     command             the command as a job
  *     target              all that it has started; cgroup: as a control group
  *
- * What runs no command:
+ * Without a command:
  *
  *     lease               --get and --put
- *     status              --status; report: how it is told; text: as JSON, and escaped
- *     top                 --top; table: what .leasefs tells
+ *     status              --status; report: its output; text: JSON and escapes
+ *     top                 --top; table: reads the tables of .leasefs
  */
 #include "config.h"
 
@@ -73,8 +73,7 @@ static int find_one(const struct leaserun_arguments *arguments, struct leaserun_
     return status;
 }
 
-/* Those that are to be taken come first, in their order; then those that a leaserun
- * around this one holds. */
+/* First the locks to acquire, in order; then those that an enclosing leaserun holds. */
 static int find_locks(const struct leaserun_arguments *arguments, struct leaserun_lock *locks, size_t *ret_taken,
                       size_t *ret_count)
 {
@@ -157,7 +156,7 @@ static int run_held(const struct leaserun_arguments *arguments, struct leaserun_
     return leaserun_run(arguments, set, mask);
 }
 
-/* The first `taken` of the locks are to be acquired; the others are held already. */
+/* Acquires the first `taken` of the locks; the others are held already. */
 static int acquire(const struct leaserun_arguments *arguments, struct leaserun_set *set, size_t taken, size_t count)
 {
     sigset_t mask;
@@ -212,8 +211,8 @@ static int unlock(const char *number)
     return error == EBADF ? EX_USAGE : EX_OSERR;
 }
 
-/* What is opened later must not be taken for one of the standard files.  The command
- * finds closed what was closed, and writing fails all the same. */
+/* Keeps the numbers of closed standard files from being used again.  The command still
+ * finds them closed. */
 static void fill_standard_files(void)
 {
     int fd;

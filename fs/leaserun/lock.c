@@ -144,9 +144,8 @@ size_t leaserun_lock_sort(struct leaserun_lock *locks, size_t count)
 
 /* --- opening ----------------------------------------------------------------- */
 
-/* Without O_CREAT first: in a directory that all may write to, the kernel may
- * refuse it for the lock of another user, who is to be waited for
- * (fs.protected_regular). */
+/* Tries without O_CREAT first: with it, in a directory that all may write to, the kernel
+ * may refuse the lock of another user (fs.protected_regular), which must be waited for. */
 static int lock_open_once(const char *name)
 {
     int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW;

@@ -1,6 +1,6 @@
 /* lock: finds, opens and sorts the locks of the command line, and those that this process inherited.
  *
- * Errors are printed on stderr; the exit status says of which kind they are.
+ * Errors are printed on stderr; the exit status gives their kind.
  */
 #ifndef FS_LEASERUN_LOCK_H
 #define FS_LEASERUN_LOCK_H

@@ -24,7 +24,7 @@
 #define KILL_AGAIN 10    /* milliseconds */
 #define KILL_LIMIT 10000 /* then what cannot be killed is left */
 
-/* What is passed on to the command; SIGTSTP comes back as the command's stop. */
+/* Signals that are passed on to the command; after SIGTSTP the command's stop stops this process. */
 static const int passed_on[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1,
                                 SIGUSR2, SIGALRM, SIGWINCH, SIGCONT, SIGTSTP};
 

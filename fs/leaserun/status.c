@@ -1,8 +1,8 @@
 /* status: see status.h.
  *
- * The attributes of a lock tell its holders and how many wait, through whatever mount.
- * Who waits for a name only his own mount knows, and tells in .leasefs/waiters; a
- * queue's tickets, which every mount shows, stand in user.lease.tickets of its directory.
+ * A lock's attributes have its holders and the number of its waiters, on every mount.  Only
+ * the waiter's own mount knows who waits for a name: .leasefs/waiters.  The tickets of a
+ * queue are in user.lease.tickets of its directory, on every mount.
  */
 #include "fs/leaserun/status.h"
 

@@ -58,7 +58,7 @@ static void target_visit(struct target_visit *v, pid_t pid, int depth)
     bool meant = pid != v->target->watchdog;
     v->count += meant;
     if (meant && v->signal == SIGSTOP) {
-        target_send(v, pid); /* before its children: it starts no more */
+        target_send(v, pid); /* before its children, so that it starts no others */
     }
     target_visit_children(v, pid, depth + 1);
     if (meant && v->signal != SIGSTOP) {

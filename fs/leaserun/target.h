@@ -17,10 +17,10 @@
 
 struct leaserun_target {
     pid_t command;                    /* 0: not started yet */
-    int pidfd;                        /* of a command that is neither a child nor a process group of its own; else -1 */
+    int pidfd;                        /* of a command that is no child and no process group of its own; else -1 */
     pid_t root;                       /* its descendants belong to the target */
     pid_t watchdog;                   /* a descendant that does not belong to it, but its own descendants do; 0: none */
-    pid_t except[LEASERUN_LOCKS_MAX]; /* processes that do not belong to it, nor do their descendants */
+    pid_t except[LEASERUN_LOCKS_MAX]; /* processes that, with their descendants, do not belong to it */
     size_t exceptions;
     struct leaserun_cgroup cgroup;
 };

@@ -195,7 +195,7 @@ static int wait_acquire(struct wait *w)
     return status;
 }
 
-/* What was held already is free when this returns, unless its leasefs hangs. */
+/* Releases the locks acquired so far; they are free when this returns, unless a leasefs hangs. */
 static void wait_give_back(struct wait *w)
 {
     leaserun_set_release(w->set);

@@ -45,7 +45,7 @@ struct watchdog {
 static void watchdog_report(const struct watchdog *w, enum leaserun_watchdog_report_kind kind, int value)
 {
     struct leaserun_watchdog_report report = {.kind = kind, .value = value, .killed = w->killed};
-    /* Who does not listen is dead, and that is noticed where orders are read. */
+    /* a failure means that the reader is dead, which reading orders notices */
     send(w->socket, &report, sizeof report, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -177,7 +177,7 @@ static void watchdog_await(struct watchdog *w)
 
 /* --- the process ------------------------------------------------------------------------------ */
 
-/* Nothing of the command's is kept: not its pipes, which end when it does, nor its directory. */
+/* Keeps nothing of the command: its pipes must end with it, and its directory may be unmounted. */
 static void watchdog_detach(const struct watchdog *w)
 {
     int keep[LEASERUN_SET_FDS_MAX + 8];

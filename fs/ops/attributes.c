@@ -41,8 +41,8 @@ static void attributes_reply(struct request *r)
 
 /* --- asking ---------------------------------------------------------------- */
 
-/* The caller was told ESTALE and has looked the name up again, which the kernel does once: what it has found then is
- * shown to it, though it has gone, too. */
+/* The caller's first try got ESTALE, and the kernel has looked the name up again, which it does once: so this shows
+ * what it found then, even if that has ended as well. */
 static bool attributes_were_looked_up(struct request *r)
 {
     clock_ms when = r->attributes.stat_time ? r->attributes.stat_time : clock_now();
@@ -51,7 +51,7 @@ static bool attributes_were_looked_up(struct request *r)
 
 static void attributes_show(struct request *r);
 
-/* Who has held it longest is known here when nobody else can hold it. */
+/* Does this mount know the longest holder, because no other mount can hold the lock? */
 static bool attributes_are_known(const struct request *r)
 {
     const struct hold *hold = hold_find_first(r->node);
@@ -165,8 +165,8 @@ static bool attributes_are_of_own_handle(struct request *r)
     return false;
 }
 
-/* The kernel has been told just now that the name is gone, and may not have heard
- * of it: who has none of the open handles comes by the name, not by fstat(2). */
+/* Did the name end just now, so that the kernel may not have dropped it yet?  A process
+ * without an open handle must have used the name, not fstat(2). */
 static bool attributes_just_ended(struct request *r)
 {
     const struct node *node = r->node;

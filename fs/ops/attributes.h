@@ -1,8 +1,8 @@
 /* attributes: what stat(2) shows of a name, and what users may set of it.
  *
- * For a lock of this mount, and for every lock if no other mount changes the store, no
- * call to the store is needed.  Otherwise the backend is asked each time: neither the
- * node nor the kernel caches its answer.  Each of the two functions ends its request.
+ * A lock of this mount, and any lock if no other mount changes the store, needs no call to
+ * the store.  Otherwise each request calls backend_stat; the node and the kernel cache no
+ * answer.  Each of the two functions ends its request.
  */
 #ifndef FS_OPS_ATTRIBUTES_H
 #define FS_OPS_ATTRIBUTES_H

@@ -37,9 +37,9 @@ static GBytes *content_splice(GBytes *old, uint64_t offset, const void *data, si
 
 /* --- reading ----------------------------------------------------------------- */
 
-/* Who holds it reads it.  Any other handle may be older than what is held now, or was opened while the kernel still
- * knew the rights of whoever held it before: its opener is asked about as if it opened L now.  A mapped page is shown
- * to others who have mapped L without asking again. */
+/* May the caller read the content?  The holder may.  Another handle may be older than the present hold, or was opened
+ * while the kernel still had the rights of the hold before; so its opener needs the right to open L for reading now.  A
+ * mapped page is shown to all who have mapped L without another check. */
 static bool content_may_read(const struct request *r, const struct backend_info *info)
 {
     const struct handle *h = r->handle;
@@ -121,8 +121,7 @@ static void content_end(struct request *r, enum backend_result result)
 
 static void content_change_through(struct request *r);
 
-/* Another thread has given up the lock that the request was about: has the file another one?  Whoever has lost a lock
- * is told so instead. */
+/* Another thread has released the request's lock: does the file have another one?  No if its lock was lost. */
 static bool content_has_another(struct request *r)
 {
     struct handle *h = r->handle;
@@ -392,7 +391,7 @@ static struct hold *content_hold_of_node(struct request *r, const struct node *n
     return longest;
 }
 
-/* What this process has there: it holds, or waits in its directory's queue.  The name may have another node by now. */
+/* This process's hold on the name, or its ticket in a directory's queue.  The name may have another node by now. */
 static struct hold *content_hold_of(struct request *r)
 {
     struct hold *own = content_hold_of_node(r, r->node);

@@ -21,13 +21,13 @@
 /* Offsets of "." and "..": what the kernel passes to go on after them. */
 enum { DIRECTORY_AFTER_SELF = 1, DIRECTORY_AFTER_PARENT = 2 };
 
-/* An open directory.  Offset 2 + n stands after the nth name that was told; the
- * names of the last batch are kept, as the kernel may go back among them. */
+/* An open directory.  Offset 2 + n is after the nth name that was returned.  The last
+ * batch of names is kept, because the kernel may go back in it. */
 struct directory_cursor {
     LIST_ENTRY(directory_cursor) link;
     GPtrArray *names;
     GArray *types;
-    uint64_t first;                 /* how many names were told before this batch */
+    uint64_t first;                 /* how many names were returned before this batch */
     char after[NAME_BYTES_MAX + 1]; /* the last name that the backend has listed; "": none */
 };
 
@@ -234,7 +234,7 @@ static uint64_t directory_is_listed(const struct request *r)
     return r->read.offset < DIRECTORY_AFTER_PARENT ? 0 : (uint64_t)r->read.offset - DIRECTORY_AFTER_PARENT;
 }
 
-/* What goes into the reply; each returns false when there is no more room. */
+/* Adds to the reply; each function returns false when that is full. */
 struct directory_reply {
     struct request *r;
     char *buffer;

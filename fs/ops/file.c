@@ -108,7 +108,7 @@ static void file_flushed(struct request *r)
     request_reply(r, fs_error(r->result));
 }
 
-/* What its close says: the error again, though not that it was lost, which a close does not fail for. */
+/* The result of its close: its earlier error again; but a close does not fail for a lost lock. */
 static int file_close_error(const struct handle *h)
 {
     return h->locking || h->refused == -ESTALE ? 0 : h->refused;
@@ -230,8 +230,8 @@ static void file_released(struct request *r)
 
 bool file_release_makes_lease(const struct handle *h)
 {
-    /* Of several that share a ticket the last decides, of a provisional second the first that is closed: it was told
-     * that it made a lease. */
+    /* If handles share a ticket, the last close decides.  If they share a provisional hold, the first close does: it
+     * returned success. */
     bool another = h->hold && h->hold->sequence && handle_shares_hold(h);
     return handle_is_provisional(h) && h->closing && !another && !handle_is_converting(h);
 }

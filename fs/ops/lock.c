@@ -186,9 +186,9 @@ static bool lock_is_excluded(const struct request *r, const struct hold *hold)
     return r->handle->hold != hold;
 }
 
-/* Is all that is held here and in its way of its own process, whose only thread waits?  Sets how many hold here.  Not
- * where two open file descriptions lock bytes, of which it is not known whether they are the same, nor where a flock's
- * may be left to a child, which can give it up.  Whose a surviving lock is the next walk says (verdict.c). */
+/* Do all holders here that block the request belong to its own process, whose only thread waits?  Sets how many hold
+ * here.  False for byte locks of two open file descriptions, because they may be the same one, and for a flock that a
+ * child may share and release.  The owner of a surviving lock is known after the next walk (verdict.c). */
 static bool lock_excludes_itself(struct request *r, uint32_t *ret_holders)
 {
     const struct node *node = tree_current_node(r->fs->tree, r->node);

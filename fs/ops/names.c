@@ -218,7 +218,7 @@ void names_unlink(struct request *r)
 
 /* --- a lease at once ---------------------------------------------------------------- */
 
-/* What was to be made is there, or not. */
+/* The request to make a name has its result. */
 static void names_made(struct request *r)
 {
     if (r->result == BACKEND_OK && r->creates) {
@@ -354,8 +354,8 @@ void names_link(struct request *r, struct node *other)
 
 /* --- moving ------------------------------------------------------------------------- */
 
-/* Who else has opened the name may ask for its lock by that name, waits for it
- * perhaps, and a handle cannot be told that its file has another name now. */
+/* Others who have opened the name may lock it, or wait for it already, by that name, and
+ * cannot learn that their file has another name now. */
 static bool names_is_opened_by_others(struct hold *hold)
 {
     struct handle *h;

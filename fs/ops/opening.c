@@ -18,8 +18,8 @@ struct opening {
     uint64_t directory;      /* its number, and … */
     guint name;              /* … the hash of the name in it that was found */
     clock_ms since;
-    bool again;  /* it was told ESTALE when it opened */
-    bool looked; /* it was told ESTALE when it looked at what had gone */
+    bool again;  /* its open returned ESTALE */
+    bool looked; /* its stat of an ended name returned ESTALE */
 };
 
 struct openings {

@@ -103,8 +103,8 @@ struct hold *sequence_ticket(struct request *r, struct hold *lease)
 
 static void sequence_await_again(struct request *r);
 
-/* It does not hold as far as has been told here.  One that holds in the store has
- * its grant on the way. */
+/* The ticket does not hold yet in this mount's view.  If it holds in the store, the event
+ * `granted` follows. */
 static void sequence_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;

@@ -39,7 +39,7 @@ static bool xattr_caller_waits(struct request *r)
     return false;
 }
 
-/* It has files open that could hold the lock, and none does; nor does it hold a lease. */
+/* Does the caller have handles that could hold the lock, and no lock through them, and no lease? */
 static bool xattr_caller_is_idle(struct request *r)
 {
     const struct handle *h;

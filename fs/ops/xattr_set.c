@@ -202,7 +202,7 @@ static void xattr_checked(void *arg, enum backend_result result, const struct ba
     request_reply(r, result != BACKEND_OK ? -EIO : current ? 0 : -ESTALE);
 }
 
-/* Is it the token of one that holds here?  Who shares has a token of his own. */
+/* Is it the token of a holder of this mount?  Each shared holder has a token of its own. */
 static bool xattr_is_held_here(const struct node *node, uint64_t token)
 {
     const struct hold *hold;

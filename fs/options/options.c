@@ -42,8 +42,8 @@ static int options_parse_list(struct options_parse *p, const char *list)
 }
 
 /* The name of a mount point as one component, as systemd-escape --path writes
- * it: '/' becomes '-', and what is neither a letter, a digit, ':', '_' nor '.'
- * (at the beginning, '.' too) \xNN.  So two mounts have two stores. */
+ * it: '/' becomes '-', and any character but letters, digits, ':', '_' and '.'
+ * (and a '.' at the beginning) becomes \xNN.  So two mounts have two stores. */
 static char *options_escape_path(const char *path)
 {
     GString *text = g_string_new(NULL);
@@ -256,7 +256,7 @@ static int options_parse_flags(struct options_parse *p, int argc, char **argv)
                                                  {NULL, 0, NULL, 0}};
     g_autoptr(GPtrArray) lists = g_ptr_array_new();
     int flag, result = 0;
-    optind = 0; /* GNU: begin anew */
+    optind = 0; /* GNU: resets the parser */
     opterr = 0;
     while (result == 0 &&
            (flag = getopt_long(argc, argv, p->is_helper ? HELPER_FLAGS : FLAGS, long_options, NULL)) != -1) {

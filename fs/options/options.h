@@ -59,7 +59,7 @@ struct options {
     bool verbose;    /* -v */
     bool remount;    /* change the ttl of the existing mount */
     bool show_help, show_version;
-    char *print_schema; /* of which store; NULL: of none */
+    char *print_schema; /* the store whose schema to print, or NULL */
     char *backend;     /* "memory", "local", "local:DIR", "redis://HOST", "zookeeper://HOST" and their like, as given */
     char *directory;   /* absolute: of the local store, or of a ZooKeeper mount's state; else NULL */
     char *credentials; /* for a server: a file, absolute; or NULL */

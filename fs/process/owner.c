@@ -108,8 +108,8 @@ static void owner_forget_parent(struct owner *owner)
     }
 }
 
-/* It has ended, or is to be forgotten: gives back what it costs, but for the pidfd
- * of one whose end is not known yet. */
+/* The process has ended, or its record is no longer needed: frees all but the pidfd of
+ * one whose end is not known yet. */
 static void owner_strip(struct owner *owner)
 {
     struct owner_table *table = owner->table;
@@ -453,7 +453,7 @@ static struct owner *owner_parent(struct owner *owner, int64_t now)
         return owner->parent;
     }
     owner_forget_parent(owner);
-    /* A moment ago, when it was met, the parent was told too: in so little time that pid has not come back. */
+    /* The parent's pid was read a moment ago: in so little time no other process gets it. */
     if (owner->first_parent > 0 && now - owner->status_at <= OWNER_FRESH_NS) {
         owner->parent = owner_get(owner->table, owner->first_parent);
     }
@@ -560,6 +560,6 @@ bool owner_thread_is_exiting(struct owner_table *table, pid_t tid)
         }
         statm = owner->statm;
     }
-    /* When it cannot be told a close is a close, for the program relies on it. */
+    /* If it is not known, a close counts as explicit, because programs rely on it. */
     return process_exiting(&table->reader, tid, statm) > 0;
 }

@@ -45,7 +45,7 @@ struct owner {
     bool rootless;       /* its parent is in another pid namespace */
     bool dead;
     bool failed;  /* it ended by a signal, or with a status other than 0 */
-    bool watched; /* its end is to be reported */
+    bool watched; /* report its end */
     bool is_part; /* a part of its parent, whose end counts instead: see owner_note_part */
     char command[OWNER_COMMAND_MAX];
 };
@@ -134,9 +134,9 @@ enum owner_end owner_end(struct owner *owner);
 /* The processes that inherit a lease if its acquirer exits within the first second, in order: its parent, its parent's
  * parent and so on, across process groups and sessions.
  *
- * From the second on, not a child of pid 1 in another session than the first heir
- * (cron, sshd, a tmux server), which lives for ever, nor anybody above it.  pid 1 itself
- * only where it is not the machine's init: as the parent, or in the parent's session.
+ * From the second heir on, the list ends before a child of pid 1 in another session than
+ * the first heir (cron, sshd, a tmux server), because that lives for ever.  pid 1 itself
+ * inherits only if it is not the machine's init: as the parent, or in the parent's session.
  *
  * Writes at most `max` new references, and returns how many.  Reads /proc; the result is
  * kept for the next call, also for other children of the first heir, while that lives.

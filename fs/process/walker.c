@@ -13,7 +13,7 @@
 
 #define WALKER_PIECE 65536
 
-/* A dead mount of which a file is watched. */
+/* A dead mount with a watched file. */
 struct walker_connection {
     uint64_t device;
     int fd; /* -errno: see connection_open */

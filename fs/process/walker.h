@@ -2,7 +2,7 @@
  *
  * A request has the files to look for, a reply what a walk found, and which dead mounts
  * are gone.  Each walk is made in a process of its own, so that a file system that never
- * answers stops no more than that walk.
+ * answers stops only that walk.
  *
  * Both sides are the same program, so messages are structs.
  */

@@ -1,8 +1,8 @@
 /* landlock: which files and TCP ports the daemon may still open.
  *
- * Rules name what is there now, with all that is below or comes to be there.
- * What is open already (the store's directory, /dev/fuse, standard error) stays
- * usable.  Sockets with a path, such as syslog's, are not Landlock's affair.
+ * Rules name directories and files that exist now; later files below them are included.
+ * Open files (the store's directory, /dev/fuse, standard error) stay usable.  Landlock
+ * does not restrict sockets with a path, such as syslog's.
  * Signals are seccomp's: a scope of them would keep the kernel from telling the
  * unmounter that we have died.
  *

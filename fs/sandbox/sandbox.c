@@ -65,7 +65,7 @@ static void sandbox_load_resolver(void)
     }
 }
 
-/* What is read once and then kept: files that are out of reach later on. */
+/* Makes libraries read files that they keep, and cannot open later on. */
 static void sandbox_read_ahead(enum sandbox_servers servers)
 {
     tzset();                 /* for the times in syslog */

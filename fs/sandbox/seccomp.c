@@ -156,7 +156,7 @@ static const int seccomp_network[] = {
 
 /* For the process that unmounts and looks into other processes.  It looks at the mount table, lets a child ask the
  * mount, and detaches; its other children look at descriptors.  No ptrace, process_vm_readv or pidfd_getfd: of other
- * processes it sees which files they have open, no more. */
+ * processes it sees only which files they have open. */
 static const int seccomp_unmounter[] = {
     SCMP_SYS(read),
     SCMP_SYS(write),
