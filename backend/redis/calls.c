@@ -121,12 +121,12 @@ static void calls_add(struct redis_call *call, const GString *key)
 
 void redis_call_key(struct redis_call *call, char letter, const char *name)
 {
-    calls_add(call, redis_key_make(call->r, letter, name));
+    calls_add(call, redis_key_make(&call->r->keys, letter, name));
 }
 
 void redis_call_sides(struct redis_call *call, const char *letters, const char *name)
 {
-    GString *key = redis_key_make(call->r, 'x', name);
+    GString *key = redis_key_make(&call->r->keys, 'x', name);
     for (; *letters; letters++) {
         key->str[strlen(REDIS_SIDE)] = *letters;
         calls_add(call, key);

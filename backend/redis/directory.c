@@ -135,7 +135,7 @@ static void directory_on_names(void *arg, const struct redis_answer *given)
     for (size_t i = 2; i < MIN(reply->elements, 2 + DELAY_PART); i++) {
         const char *leaf = redis_text(reply, i);
         char *path = *name ? g_strconcat(name, "/", leaf, NULL) : g_strdup(leaf);
-        if (remote_is_component(leaf) && redis_key_allowed(r, path)) {
+        if (remote_is_component(leaf) && redis_key_allowed(&r->keys, path)) {
             redis_call_lock(&call, path, false, NULL);
             g_ptr_array_add(leaves, (char *)leaf);
         }

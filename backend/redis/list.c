@@ -96,7 +96,7 @@ static char *list_path(const struct redis_listing *l, const char *name)
 static bool list_is_listable(const struct redis_listing *l, const char *name)
 {
     char *path = list_path(l, name);
-    bool allowed = remote_is_component(name) && strcmp(name, l->last) > 0 && redis_key_allowed(l->r, path);
+    bool allowed = remote_is_component(name) && strcmp(name, l->last) > 0 && redis_key_allowed(&l->r->keys, path);
     g_free(path);
     return allowed;
 }

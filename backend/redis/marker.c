@@ -27,7 +27,7 @@ static void marker_fill(struct redis_call *call, struct redis *r)
     redis_call_flag(call, "single", r->kind == REDIS_SERVER && r->wait == 0);
     redis_call_flag(call, "strict", report.strict);
     redis_call_text(call, "about", r->about);
-    redis_call_text(call, "identity", r->identity);
+    redis_call_text(call, "identity", r->keys.identity);
 }
 
 /* False: no marker that enter.lua can have answered.  The stamp is borrowed from the reply. */
@@ -107,24 +107,15 @@ const struct epoch_store redis_epoch_store = {
     .set_stamp = marker_set_stamp,
 };
 
-static char *marker_key(struct redis *r)
-{
-    char *root = redis_key(r, ""), *key = g_strconcat("lfs:v:", root, NULL);
-    g_free(root);
-    return key;
-}
-
 bool redis_marker_is_key(struct redis *r, const char *key, size_t length)
 {
-    char *own = marker_key(r);
-    bool is = length == strlen(own) && memcmp(key, own, length) == 0;
-    g_free(own);
-    return is;
+    const GString *own = redis_key_make(&r->keys, 'v', "");
+    return length == own->len && memcmp(key, own->str, length) == 0;
 }
 
 void redis_marker_watch(struct redis *r)
 {
-    char *key = marker_key(r);
+    char *key = redis_key(&r->keys, 'v', "");
     redis_conn_watch(r->conn, key, strlen(key), NULL, NULL, NULL);
     g_free(key);
     epoch_ask(&r->epoch);

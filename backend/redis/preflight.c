@@ -580,25 +580,23 @@ static void preflight_run(struct preflight *p, const struct redis_conn_options *
 /* --- the keys of the probes --- */
 
 /* A pattern of keys that has this text in it as it stands. */
-static void preflight_append_pattern(GString *pattern, const char *text, size_t length)
+static void preflight_append_pattern(GString *pattern, const char *text)
 {
-    for (size_t i = 0; i < length; i++) {
-        if (strchr("*?[]\\^", text[i])) {
+    for (; *text; text++) {
+        if (strchr("*?[]\\^", *text)) {
             g_string_append_c(pattern, '\\');
         }
-        g_string_append_c(pattern, text[i]);
+        g_string_append_c(pattern, *text);
     }
 }
 
 /* ACL's pattern for the keys of all locks. */
-static char *preflight_key_pattern(const char *prefix, const char *template, const char *name)
+static char *preflight_key_pattern(const struct redis_keys *keys)
 {
-    const char *rest = name + strlen("{n}");
     GString *pattern = g_string_new("~");
-    preflight_append_pattern(pattern, prefix, strlen(prefix));
-    preflight_append_pattern(pattern, template, (size_t)(name - template));
+    preflight_append_pattern(pattern, keys->before);
     g_string_append_c(pattern, '*');
-    preflight_append_pattern(pattern, rest, strlen(rest));
+    preflight_append_pattern(pattern, keys->behind);
     return g_string_free(pattern, FALSE);
 }
 
@@ -614,17 +612,13 @@ static void preflight_add_probes(struct preflight *p)
 
 /* Tries the server with all but the key set. */
 static void preflight_try(struct preflight *p, const struct redis_script *scripts, size_t script_count,
-                          const char *template, const char *name)
+                          struct redis_keys *keys)
 {
-    const char *prefix = p->options->prefix ? p->options->prefix : "";
     struct redis_conn_options options = p->options->conn;
-    g_autofree char *before = g_strdup_printf("%s%.*s", prefix, (int)(name - template), template);
-    g_autofree char *key = g_strconcat(before, PREFLIGHT_NAME, name + strlen("{n}"), NULL);
-    g_autofree char *side = g_strconcat("lfs:f:", key, NULL);
-    g_autofree char *old_root = g_strconcat(before, name + strlen("{n}"), NULL); /* of 0.1.0 */
+    g_autofree char *key = redis_key(keys, 0, PREFLIGHT_NAME), *side = redis_key(keys, 'f', PREFLIGHT_NAME);
+    g_autofree char *store = redis_key(keys, p->meeting.letter, ""), *terms = redis_key(keys, 'g', "");
+    g_autofree char *old_root = g_strconcat(keys->before, keys->behind, NULL); /* of 0.1.0 */
     g_autofree char *about = format_describe_mount(p->meeting.format);
-    g_autofree char *store = g_strdup_printf("lfs:%c:lfs:%s/%s", p->meeting.letter, before, name + strlen("{n}"));
-    g_autofree char *terms = g_strconcat("lfs:g:lfs:", before, "/", name + strlen("{n}"), NULL);
     g_autofree char *names = g_strdup_printf(redis_key_has_tag(old_root) ? "lfs:l:%s" : "lfs:l:{%s}", old_root);
     GString *text = g_string_new(NULL);
     for (size_t i = 0; i < script_count; i++) {
@@ -637,12 +631,12 @@ static void preflight_try(struct preflight *p, const struct redis_script *script
     p->terms = terms;
     p->names = names;
     p->script = text->str;
-    p->pattern = preflight_key_pattern(prefix, template, name);
+    p->pattern = preflight_key_pattern(keys);
     p->probes = g_array_new(FALSE, FALSE, sizeof(struct preflight_probe));
     p->needed = g_string_new(NULL);
     p->wanted = g_string_new(NULL);
     preflight_add_probes(p);
-    options.prefix = before;
+    options.prefix = keys->before;
     options.channel = PREFLIGHT_CHANNEL;
     preflight_run(p, &options, scripts, script_count);
     g_string_free(p->needed, TRUE);
@@ -656,7 +650,8 @@ static void preflight_try(struct preflight *p, const struct redis_script *script
 static int preflight_check(struct preflight *p, const struct redis_script *scripts, size_t script_count)
 {
     const struct redis_conn_options *o = &p->options->conn;
-    const char *template = p->options->key ? p->options->key : REDIS_KEY_DEFAULT, *name = strstr(template, "{n}");
+    char why[ANSWER_MAX];
+    struct redis_keys keys;
     const char *user = o->user ? o->user : o->uri.user;
     *p->error = '\0';
     p->user = user ? user : "default";
@@ -664,11 +659,12 @@ static int preflight_check(struct preflight *p, const struct redis_script *scrip
     p->command_timeout = o->command_timeout ? o->command_timeout : REDIS_COMMAND_TIMEOUT_DEFAULT;
     p->limit_ms = MAX(PREFLIGHT_LIMIT, p->command_timeout);
     p->given = p->warnings->len;
-    if (name) {
-        preflight_try(p, scripts, script_count, template, name);
+    if (redis_keys_init(&keys, p->options->prefix, p->options->key, why, sizeof why) == 0) {
+        preflight_try(p, scripts, script_count, &keys);
     } else {
-        preflight_note(p, -EINVAL, "the template of keys has no {n}");
+        preflight_note(p, -EINVAL, "%s", why);
     }
+    redis_keys_clear(&keys);
     return p->result;
 }
 

@@ -13,12 +13,13 @@
  * watch.c        watches names for the file system
  * reply.c        what a reply says
  * calls.c        builds and sends calls of scripts
- * key.c          names to keys
+ * key.c          names to keys, on one server and on several
  * pack.c         the argument of a script, as one value
  */
 #ifndef BACKEND_REDIS_PRIVATE_H
 #define BACKEND_REDIS_PRIVATE_H
 
+#include "backend/redis/key.h"
 #include "backend/redis/redis.h"
 #include "backend/redis/script.h"
 #include "backend/remote/epoch.h"
@@ -42,15 +43,13 @@ struct redis_uncontended {
 struct redis {
     struct remote remote;
     struct redis_conn *conn;
-    char *before, *behind; /* of a lock's key: around the name */
-    char mount[24];        /* "lfs:m" and 60 random bits: the mount's channel */
+    struct redis_keys keys;
+    char mount[24]; /* "lfs:m" and 60 random bits: the mount's channel */
     LIST_HEAD(, redis_revocation) revocations;
     LIST_HEAD(, redis_listing) listings;
-    GString *key;        /* see redis_key_make */
     GStringChunk *arena; /* keys and words of the call that is being built */
     GArray *arguments;   /* struct redis_argument: its KEYS, in order */
     GByteArray *packed;  /* its ARGV[1] */
-    char *identity;      /* see redis_identity */
     char *address;       /* for messages */
     char *about;         /* how the mount describes itself: see backend/format.h */
     enum redis_kind kind;
@@ -73,29 +72,6 @@ static inline struct redis *redis_of(const struct remote_request *request)
 {
     return (struct redis *)request->r;
 }
-
-/* --- key.c --- */
-
-#define REDIS_SIDE "lfs:" /* all side keys begin with it */
-
-/* The key of a name in r->key, which the next call overwrites: a call has twenty keys.  `letter`: 0: the lock's own
- * key; 'm': that of the mount's leases; else that side key. */
-GString *redis_key_make(struct redis *r, char letter, const char *name);
-/* Is it a side key, which no lock can have? */
-bool redis_key_is_side(const char *key);
-/* Has it a {tag}, which puts all keys that begin with it into one hash slot of a Cluster? */
-bool redis_key_has_tag(const char *key);
-/* Can a lock have this name?  The root always can. */
-bool redis_key_allowed(struct redis *r, const char *name);
-/* The digest of a mount's identity, behind the prefix, as the key of its leases has it.  A new string. */
-char *redis_identity(struct redis *r, const char *identity);
-/* The key of a lock, or of the root.  A new string. */
-char *redis_key(struct redis *r, const char *name);
-/* The same of a side key. */
-char *redis_side_key(struct redis *r, char letter, const char *name);
-
-/* The name of the lock whose key or side key this is; NULL: of none.  A new string. */
-char *redis_key_name(struct redis *r, const char *key, size_t length);
 
 /* --- calls.c --- */
 

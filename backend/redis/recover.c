@@ -124,7 +124,7 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
     };
     char *name = sequence && *path ? g_strconcat(path, "/", leaf, NULL) : g_strdup(sequence ? leaf : path);
     if (remote_ticket_find(&r->remote, lease->id) || !redis_fence(reply, 0, &fence) || !remote_is_path(name) ||
-        !redis_key_allowed(r, name) || (sequence && !remote_is_numbered(leaf)) || kind < BACKEND_LEASE ||
+        !redis_key_allowed(&r->keys, name) || (sequence && !remote_is_numbered(leaf)) || kind < BACKEND_LEASE ||
         kind > BACKEND_FCNTL) {
         g_bytes_unref(content);
         g_free(name);
@@ -379,7 +379,7 @@ static void recover_ask_first(struct recovery_batch *batch)
 static bool recover_read_note(struct redis *r, const char *note, struct recovery_lease *ret)
 {
     char **words = g_strsplit(note, " ", 3);
-    bool good = g_strv_length(words) == 3 && remote_is_id(words[0]) && redis_key_allowed(r, words[2]);
+    bool good = g_strv_length(words) == 3 && remote_is_id(words[0]) && redis_key_allowed(&r->keys, words[2]);
     if (good) {
         char kind = *words[1];
         *ret = (struct recovery_lease){.sequence = kind == 's' || kind == 'q',

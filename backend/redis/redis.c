@@ -108,7 +108,7 @@ static void redis_on_changed(void *context, const char *key, size_t length)
         return;
     }
     redis_watch_side_changed(r, key, length);
-    char *name = redis_key_name(r, key, length);
+    char *name = redis_key_name(&r->keys, key, length);
     if (!name) {
         return;
     }
@@ -157,16 +157,13 @@ static void redis_free(struct remote *remote, bool holds)
     epoch_clear(&r->epoch);
     redis_conn_free(r->conn);
     redis_uncontended_clear(r);
-    g_string_free(r->key, TRUE);
+    redis_keys_clear(&r->keys);
     g_string_chunk_free(r->arena);
     g_array_unref(r->arguments);
     g_byte_array_unref(r->packed);
-    g_free(r->before);
-    g_free(r->behind);
     g_free(r->address);
     g_free(r->about);
     g_ptr_array_unref(r->warnings);
-    g_free(r->identity);
     g_free(r);
 }
 
@@ -187,7 +184,7 @@ static void redis_status(struct remote *remote, struct backend_status *status)
     if (redis_conn_place(r->conn)) {
         g_ptr_array_add(status->details, g_strdup_printf("master: %s", redis_conn_place(r->conn)));
     }
-    g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
+    g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->keys.before, r->keys.behind));
     if (r->wait > 0) {
         g_ptr_array_add(status->details, g_strdup_printf("wait: %u replicas (asked %" G_GUINT64_FORMAT
                                                          " times, %" G_GUINT64_FORMAT " not met)",
@@ -220,7 +217,7 @@ static void redis_forget(struct remote *r, uint64_t call)
 
 static bool redis_allows_name(struct remote *r, const char *name)
 {
-    return redis_key_allowed((struct redis *)r, name);
+    return redis_key_allowed(&((struct redis *)r)->keys, name);
 }
 
 static const struct remote_store store = {
@@ -245,34 +242,27 @@ static const struct remote_store store = {
 
 int redis_new(const struct redis_options *options, struct backend **ret, char *error, size_t error_size)
 {
-    const char *template = options->key ? options->key : REDIS_KEY_DEFAULT, *at = strstr(template, "{n}");
     struct redis_conn_options conn = options->conn;
+    struct redis_keys keys;
     guint64 random;
-    if (!at) {
-        snprintf(error, error_size, "key=%s: the template must contain {n}, which stands for the lock's name",
-                 template);
-        return -EINVAL;
-    }
-    char *before = g_strdup_printf("%s%.*s", options->prefix ? options->prefix : "", (int)(at - template), template);
-    if (redis_key_is_side(before)) {
-        snprintf(error, error_size, "prefix= and key= give keys that begin with lfs:, as the side keys of locks do");
-        g_free(before);
-        return -EINVAL;
-    }
-    if (conn.uri.kind == REDIS_CLUSTER && !redis_key_has_tag(before)) {
+    int result = redis_keys_init(&keys, options->prefix, options->key, error, error_size);
+    if (result == 0 && conn.uri.kind == REDIS_CLUSTER && !redis_key_has_tag(keys.before)) {
         snprintf(
             error, error_size,
             "prefix=%s has no {TAG}: all locks of a mount of a Redis Cluster are kept in one hash slot, on one "
             "master, which is chosen by what stands in braces: write redis+cluster://HOST,HOST,HOST/?prefix={TAG}; "
             "where one master is not enough, make several mounts with tags of their own",
             options->prefix ? options->prefix : "");
-        g_free(before);
-        return -EINVAL;
+        result = -EINVAL;
+    }
+    if (result < 0) {
+        redis_keys_clear(&keys);
+        return result;
     }
     struct redis *r = g_new0(struct redis, 1);
-    int result = remote_init(&r->remote, &store, options->seed);
+    result = remote_init(&r->remote, &store, options->seed);
     if (result < 0) {
-        g_free(before);
+        redis_keys_clear(&keys);
         g_free(r);
         snprintf(error, error_size, "cannot make a timer: %s", g_strerror(-result));
         return result;
@@ -280,21 +270,19 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     while (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
     r->remote.backend.safety = conn.wait > 0 ? BACKEND_REPLICATED : BACKEND_SINGLE;
-    r->before = before;
-    r->behind = g_strdup(at + strlen("{n}"));
+    r->keys = keys;
     g_snprintf(r->mount, sizeof r->mount, "lfs:m%015" G_GINT64_MODIFIER "x", random >> 4);
     r->about = format_describe_mount(REDIS_FORMAT);
     redis_uncontended_init(r);
     LIST_INIT(&r->stats);
     LIST_INIT(&r->directory_flows);
-    r->key = g_string_new(NULL);
     r->arena = g_string_chunk_new(4096);
     r->arguments = g_array_new(FALSE, FALSE, sizeof(struct redis_argument));
     r->packed = g_byte_array_new();
     pack_map(r->packed);
     LIST_INIT(&r->revocations);
     LIST_INIT(&r->listings);
-    r->identity = redis_identity(r, options->identity ? options->identity : r->mount);
+    redis_keys_set_identity(&r->keys, options->identity ? options->identity : r->mount);
     r->address = redis_uri_show(&conn.uri);
     r->kind = conn.uri.kind;
     r->down_since = clock_now();
@@ -302,12 +290,12 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->timeout = conn.timeout ? conn.timeout : REDIS_TIMEOUT_DEFAULT;
     r->warnings = g_ptr_array_new_with_free_func(g_free);
     conn.channel = r->mount;
-    conn.prefix = r->before;
+    conn.prefix = r->keys.before;
     conn.greet = &redis_scripts[REDIS_ENTER];
     r->wait = conn.wait;
     epoch_init(&r->epoch, &r->remote, &redis_epoch_store, r->address, options->term,
                options->grace ? options->grace : EPOCH_GRACE_MAX, options->strict);
-    char *mark = redis_side_key(r, 'a', "");
+    char *mark = redis_key(&r->keys, 'a', "");
     conn.mark = mark;
     r->conn = redis_conn_new(&conn, redis_scripts, REDIS_SCRIPTS);
     g_free(mark);

@@ -59,7 +59,7 @@ static void waiters_on_watched(void *arg, const struct redis_answer *answer)
 void redis_watch_lock(struct remote *remote, struct remote_ticket *t)
 {
     struct redis *r = (struct redis *)remote;
-    char *key = redis_key(r, t->lock->name);
+    char *key = redis_key(&r->keys, 0, t->lock->name);
     redis_conn_watch(r->conn, key, strlen(key), NULL, waiters_on_watched, remote_request_new(&r->remote, t));
     g_free(key);
 }

@@ -16,7 +16,7 @@ static char *watch_names_key(struct redis *r, const char *name)
 {
     const char *leaf;
     char *directory = remote_parent(name, &leaf);
-    char *key = remote_is_numbered(leaf) ? redis_side_key(r, 'l', directory) : NULL;
+    char *key = remote_is_numbered(leaf) ? redis_key(&r->keys, 'l', directory) : NULL;
     g_free(directory);
     return key;
 }
@@ -51,7 +51,7 @@ void redis_watch_name(struct remote *remote, const char *name)
 {
     struct redis *r = (struct redis *)remote;
     struct remote_request *request = remote_request_new(remote, NULL);
-    char *key = redis_key(r, name);
+    char *key = redis_key(&r->keys, 0, name);
     request->name = g_strdup(name);
     redis_conn_watch(r->conn, key, strlen(key), NULL, watch_on_read, request);
     g_free(key);

@@ -290,7 +290,7 @@ static void acquire_on_watched(void *arg, const struct redis_answer *answer)
 void redlock_acquire_watch(struct remote *remote, struct remote_ticket *t)
 {
     struct redlock *r = (struct redlock *)remote;
-    char *key = redlock_key(r, t->lock->name);
+    char *key = redis_key(&r->keys, 0, t->lock->name);
     g_hash_table_remove(r->changes, t->lock->name);
     for (unsigned i = 0; i < r->count; i++) {
         if (redlock_node_is_up(&r->nodes[i])) {

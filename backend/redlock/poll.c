@@ -13,20 +13,6 @@
 
 /* --- requests --- */
 
-char *redlock_key(const struct redlock *r, const char *name)
-{
-    return *name ? g_strconcat(r->before, name, r->behind, NULL)
-                 : g_strconcat("lfs:", r->before, "/", r->behind, NULL); /* no lock can have this key */
-}
-
-bool redlock_is_name(const struct redlock *r, const char *name)
-{
-    char *key = redlock_key(r, name);
-    bool is = !*name || !g_str_has_prefix(key, "lfs:"); /* side keys begin with lfs: */
-    g_free(key);
-    return is;
-}
-
 static void poll_add(struct redlock *r, const char *data, size_t length)
 {
     struct redis_argument argument = {g_string_chunk_insert_len(r->arena, data, (gssize)length), length};
@@ -35,11 +21,9 @@ static void poll_add(struct redlock *r, const char *data, size_t length)
 
 void redlock_poll_key(struct redlock *r, char letter, const char *name)
 {
-    char *key = redlock_key(r, name), *side = g_strdup_printf("lfs:%c:%s", letter, key);
-    poll_add(r, letter ? side : key, strlen(letter ? side : key));
-    r->keys = r->arguments->len;
-    g_free(side);
-    g_free(key);
+    const GString *key = redis_key_make(&r->keys, letter, name);
+    poll_add(r, key->str, key->len);
+    r->key_count = r->arguments->len;
 }
 
 void redlock_poll_text(struct redlock *r, const char *text)
@@ -81,7 +65,7 @@ void redlock_poll_fill_release(struct redlock *r, const char *name, const char *
 
 void redlock_poll_fill_list(struct redlock *r, const char *directory, const char *after, size_t max)
 {
-    char *before = g_strconcat(r->before, directory, *directory ? "/" : "", NULL);
+    char *before = g_strconcat(r->keys.before, directory, *directory ? "/" : "", NULL);
     redlock_poll_key(r, 'L', directory);
     redlock_poll_key(r, 'D', directory);
     redlock_poll_key(r, 0, directory);
@@ -89,7 +73,7 @@ void redlock_poll_fill_list(struct redlock *r, const char *directory, const char
     redlock_poll_number(r, (int64_t)max);
     redlock_poll_number(r, !*directory);
     redlock_poll_text(r, before);
-    redlock_poll_text(r, r->behind);
+    redlock_poll_text(r, r->keys.behind);
     g_free(before);
 }
 
@@ -213,14 +197,14 @@ void redlock_poll_send(struct redlock *r, struct redlock_flow *flow, enum redloc
         ballot->poll = poll;
         redlock_node_stamp(node);
         poll->open++;
-        ballot->id = redis_conn_call(node->conn, &redlock_scripts[script], r->keys,
+        ballot->id = redis_conn_call(node->conn, &redlock_scripts[script], r->key_count,
                                      (const struct redis_argument *)r->arguments->data, r->arguments->len,
                                      up     ? timeout
                                      : away ? AWAY_TIMEOUT
                                             : MAX(timeout, r->timeout), /* it may be connecting */
                                      poll_on_answer, ballot);
     }
-    r->keys = 0;
+    r->key_count = 0;
     g_array_set_size(r->arguments, 0);
     g_string_chunk_clear(r->arena);
 }

@@ -20,6 +20,8 @@
 #ifndef BACKEND_REDLOCK_PRIVATE_H
 #define BACKEND_REDLOCK_PRIVATE_H
 
+#include "backend/redis/key.h"
+#include "backend/redis/redis.h"
 #include "backend/redlock/redlock.h"
 #include "backend/redlock/script.h"
 #include "backend/redlock/vote.h"
@@ -57,19 +59,19 @@ struct redlock {
     struct remote remote;
     unsigned count;
     struct redlock_node *nodes;
-    char *before, *behind; /* of a lock's key: around the name */
-    char *channel;         /* of all mounts with these keys */
-    char *about;           /* this mount's description: see backend/format.h */
-    char *address;         /* to show */
-    GHashTable *holds;     /* ticket id -> struct redlock_hold */
-    GHashTable *tries;     /* ticket id -> the value of the key of the pending attempt: each has its own, because a late
-                              release of an earlier attempt may still arrive */
-    GHashTable *changes;   /* name -> a bit for each server that has reported a change of its key */
+    struct redis_keys keys;
+    char *channel;       /* of all mounts with these keys */
+    char *about;         /* this mount's description: see backend/format.h */
+    char *address;       /* to show */
+    GHashTable *holds;   /* ticket id -> struct redlock_hold */
+    GHashTable *tries;   /* ticket id -> the value of the key of the pending attempt: each has its own, because a late
+                            release of an earlier attempt may still arrive */
+    GHashTable *changes; /* name -> a bit for each server that has reported a change of its key */
     LIST_HEAD(, redlock_poll) polls;
     LIST_HEAD(, redlock_flow) flows;
     GStringChunk *arena; /* of the poll that is being encoded */
     GArray *arguments;   /* struct redis_argument: its KEYS, then ARGV */
-    guint keys;
+    guint key_count;
     GRand *random;
     int64_t timeout; /* of a request to one server */
     int64_t longest; /* the longest term that was requested */
@@ -85,7 +87,7 @@ struct redlock {
 /* The channel of all mounts with these keys, as struct redlock_options has them.  A new string. */
 static inline char *redlock_channel(const char *begin, const char *prefix, const char *template)
 {
-    return g_strconcat(begin, prefix ? prefix : "", template ? template : "{n}", NULL);
+    return g_strconcat(begin, prefix ? prefix : "", template ? template : REDIS_KEY_DEFAULT, NULL);
 }
 
 /* --- node.c --- */
@@ -126,10 +128,7 @@ struct redlock_poll {
     struct redlock_ballot ballots[VOTE_SERVERS];
 };
 
-/* May `name` be the name of a lock or a directory? */
-bool redlock_is_name(const struct redlock *r, const char *name);
 /* Encode the next poll: all KEYS first. */
-char *redlock_key(const struct redlock *r, const char *name);
 void redlock_poll_key(struct redlock *r, char letter, const char *name); /* letter 0: the lock's own */
 void redlock_poll_text(struct redlock *r, const char *text);
 void redlock_poll_number(struct redlock *r, int64_t number);

@@ -17,7 +17,7 @@ static void redlock_greet(void *context)
 {
     const struct redlock_node *node = context;
     const struct redlock *r = node->r;
-    char *store = g_strdup_printf("lfs:S:lfs:%s/%s", r->before, r->behind);
+    char *store = redis_key(&node->r->keys, 'S', "");
     const char *host = strrchr(r->about, ' ') + 1;
     const struct redis_argument arguments[] = {
         {store, strlen(store)}, {r->about, strlen(r->about)}, {host, strlen(host)}};
@@ -84,13 +84,14 @@ static void redlock_on_changed(void *context, const char *key, size_t length)
 {
     struct redlock_node *node = context;
     struct redlock *r = node->r;
-    size_t before = strlen(r->before), behind = strlen(r->behind);
     if (!key) { /* the server may have lost all keys */
         if (r->up) {
             remote_on_up(&r->remote);
         }
-    } else if (length >= before + behind) {
-        char *name = g_strndup(key + before, length - before - behind);
+        return;
+    }
+    char *name = redis_key_name(&r->keys, key, length);
+    if (name) {
         redlock_acquire_changed(node, name);
         g_free(name);
     }
@@ -140,8 +141,7 @@ static void redlock_free(struct remote *remote, bool holds)
     g_string_chunk_free(r->arena);
     g_array_unref(r->arguments);
     g_rand_free(r->random);
-    g_free(r->before);
-    g_free(r->behind);
+    redis_keys_clear(&r->keys);
     g_free(r->channel);
     g_free(r->about);
     g_free(r->address);
@@ -186,7 +186,7 @@ static void redlock_status(struct remote *remote, struct backend_status *status)
         g_free(state);
     }
     g_ptr_array_add(status->details, g_strdup("order: unfair"));
-    g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
+    g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->keys.before, r->keys.behind));
 }
 
 static bool redlock_is_up(const struct remote *remote)
@@ -196,7 +196,7 @@ static bool redlock_is_up(const struct remote *remote)
 
 static bool redlock_allows_name(struct remote *remote, const char *name)
 {
-    return redlock_is_name((struct redlock *)remote, name);
+    return redis_key_allowed(&((struct redlock *)remote)->keys, name);
 }
 
 static void redlock_on_waiting(struct remote *remote, struct remote_ticket *t, enum remote_state to)
@@ -260,26 +260,21 @@ static void redlock_add_nodes(struct redlock *r, const struct redlock_options *o
 
 int redlock_new(const struct redlock_options *options, struct backend **ret, char *error, size_t error_size)
 {
-    const char *template = options->key ? options->key : "{n}", *at = strstr(template, "{n}");
-    char *before =
-        at ? g_strdup_printf("%s%.*s", options->prefix ? options->prefix : "", (int)(at - template), template) : NULL;
-    if (!at || g_str_has_prefix(before, "lfs:")) {
-        snprintf(error, error_size,
-                 at ? "prefix= and key= give keys that begin with lfs:, as the side keys of locks do"
-                    : "the template of keys has no {n}, which stands for the lock's name");
-        g_free(before);
-        return -EINVAL;
+    struct redis_keys keys;
+    int result = redis_keys_init(&keys, options->prefix, options->key, error, error_size);
+    if (result < 0) {
+        redis_keys_clear(&keys);
+        return result;
     }
     struct redlock *r = g_new0(struct redlock, 1);
-    int result = remote_init(&r->remote, &store, options->seed);
+    result = remote_init(&r->remote, &store, options->seed);
     if (result < 0) {
         snprintf(error, error_size, "cannot make a timer: %s", g_strerror(-result));
-        g_free(before);
+        redis_keys_clear(&keys);
         g_free(r);
         return result;
     }
-    r->before = before;
-    r->behind = g_strdup(at + strlen("{n}"));
+    r->keys = keys;
     r->channel = redlock_channel(REDLOCK_CHANNEL, options->prefix, options->key);
     r->about = format_describe_mount(REDLOCK_FORMAT);
     r->holds = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_hold_free);
