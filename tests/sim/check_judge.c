@@ -514,17 +514,18 @@ static void bad_handle_lock_recovered_and_closed(struct world *w)
 }
 
 /* The record lock of a killed daemon: its process closes the file, which another one has open, too. */
-static void record_lock_of_a_killed_daemon(struct world *w)
+static uint64_t record_lock_of_a_killed_daemon(struct world *w)
 {
     is_recovered(w);
     uint64_t mine = reads(w, SHELL);
     does(w, BY(SHELL, mine, SETLK, .start = 4, .end = 5), 0);
-    reads(w, OTHER);
+    uint64_t theirs = reads(w, OTHER);
     passes(w, JUDGE_SECOND);
     trouble(w, JUDGE_DEAD, 0, true);
     trouble(w, JUDGE_DEAD, 0, false);
     does(w, BY(SHELL, mine, CLOSE), ECONNABORTED);
     passes(w, 5 * TTL);
+    return theirs;
 }
 
 static void good_record_lock_recovered(struct world *w)
@@ -535,24 +536,27 @@ static void good_record_lock_recovered(struct world *w)
     exclusive(w, SHELL, EEXIST);
 }
 
+static void probe_of_a_record_lock_recovered(struct world *w, uint32_t process)
+{
+    uint64_t probes = begin(w, BY(SHELL, reads(w, SHELL), GETLK, .start = 4, .end = 4));
+    judge_answer(w->judge, &(struct judge_answer){
+                               .id = probes,
+                               .when = w->now += JUDGE_MS,
+                               .conflict = {.found = true, .start = 4, .end = 5, .pid = 100 + (pid_t)process}});
+}
+
 static void good_probe_of_a_record_lock_recovered(struct world *w)
 {
-    record_lock_of_a_killed_daemon(w);
-    uint64_t probes = begin(w, BY(SHELL, reads(w, SHELL), GETLK, .start = 4, .end = 4));
-    judge_answer(w->judge,
-                 &(struct judge_answer){.id = probes,
-                                        .when = w->now += JUDGE_MS,
-                                        .conflict = {.found = true, .start = 4, .end = 5, .pid = 100 + OTHER}});
+    uint64_t theirs = record_lock_of_a_killed_daemon(w);
+    probe_of_a_record_lock_recovered(w, OTHER);
+    does(w, BY(OTHER, theirs, CLOSE), ECONNABORTED);
+    probe_of_a_record_lock_recovered(w, OTHER); /* it was not looked at since */
 }
 
 static void bad_probe_of_a_record_lock_recovered(struct world *w)
 {
     record_lock_of_a_killed_daemon(w);
-    uint64_t probes = begin(w, BY(SHELL, reads(w, SHELL), GETLK, .start = 4, .end = 4));
-    judge_answer(w->judge,
-                 &(struct judge_answer){.id = probes,
-                                        .when = w->now += JUDGE_MS,
-                                        .conflict = {.found = true, .start = 4, .end = 5, .pid = 100 + CHILD}});
+    probe_of_a_record_lock_recovered(w, CHILD);
 }
 
 /* It took some of its record locks by another file first, which count as that file's. */
@@ -1354,6 +1358,17 @@ static void good_guard(struct world *w)
     opens(w, OTHER, "L", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
 }
 
+/* Its holder asks while the break is under way. */
+static void good_probe_of_a_guard(struct world *w)
+{
+    uint64_t file = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    does(w, BY(SHELL, file, FLOCK), 0);
+    does(w, BY(SHELL, file, SETXATTR, .target = "user.lease.guard", .value = "2", .size = 1), 0);
+    uint64_t breaks = begin(w, ON(OTHER, "L", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1));
+    probe(w, SHELL, file, true, 0, JUDGE_BYTES_MAX, 100);
+    judge_answer(w->judge, &(struct judge_answer){.id = breaks, .when = w->now += JUDGE_MS});
+}
+
 static void bad_token_grows(struct world *w)
 {
     attribute(w, SHELL, exclusive(w, SHELL, 0), "user.lease.token", "7");
@@ -2069,6 +2084,7 @@ static const struct {
     {bad_delay, JUDGE_DELAY},
     {bad_guard, JUDGE_GUARD},
     {good_guard, JUDGE_RULES},
+    {good_probe_of_a_guard, JUDGE_RULES},
     {bad_token_grows, JUDGE_TOKEN_GROWS},
     {bad_token_reused, JUDGE_TOKEN_REUSED},
     {bad_token_check, JUDGE_TOKEN_CHECK},

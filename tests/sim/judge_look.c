@@ -395,7 +395,7 @@ static void look_attribute(struct judge *judge, const struct call *call, const s
 
 /* --- F_GETLK ----------------------------------------------------------------------------- */
 
-/* A lock whose daemon has died is that of any process that has its file open. */
+/* A lock whose daemon has died is that of any process that has its file open, or had until a moment ago. */
 static bool look_has_survivor(const struct judge *judge, const struct hold *hold, pid_t pid)
 {
     GHashTableIter processes;
@@ -403,7 +403,8 @@ static bool look_has_survivor(const struct judge *judge, const struct hold *hold
     g_hash_table_iter_init(&processes, judge->processes);
     while (g_hash_table_iter_next(&processes, NULL, &each)) {
         const struct process *process = each;
-        if (process->pid == pid && judge_survivor_is_open(judge, hold, process)) {
+        bool had = process->closed == hold->name && process->closed_at + JUDGE_SURVIVOR_PATIENCE >= judge->now;
+        if (process->pid == pid && (had || judge_survivor_is_open(judge, hold, process))) {
             return true;
         }
     }
@@ -451,7 +452,8 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
         bool pid =
             answer->conflict.pid <= 0 || look_is_pid(judge, hold, answer->conflict.pid) || its->mount != asked->mount;
         bool lost = judge->options.belief && !mount_calm(judge, asked->mount, asked->when); /* it stands for a while */
-        bool guarded = call->name->guard && hold->may_end <= asked->when;                   /* from who had it, too */
+        bool ends = hold->may_end <= asked->when || hold->pending;
+        bool guarded = call->name->guard && ends; /* from who had it, too */
         possible = possible || (judge_hold_possible(judge, hold, asked->when) &&
                                 (lost || guarded || judge_hold_excludes(hold, &claim, false)) && pid &&
                                 (its->shared == answer->conflict.shared || its->kind != KIND_RECORD) &&

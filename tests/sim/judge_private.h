@@ -37,6 +37,9 @@
 /* How long a call may take that waits for what others have begun. */
 #define JUDGE_PATIENCE (5 * JUDGE_SECOND)
 
+/* How long it takes until a daemon has seen twice that nobody has a file open. */
+#define JUDGE_SURVIVOR_PATIENCE (3 * JUDGE_SECOND)
+
 struct process {
     uint32_t id;
     struct process *parent; /* as it was forked; NULL: the first */

@@ -179,9 +179,6 @@ struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, i
     return handle;
 }
 
-/* How long it takes until a daemon has seen twice that nobody has a file open. */
-#define SURVIVOR_PATIENCE (3 * JUDGE_SECOND)
-
 bool judge_survivor_is_open(const struct judge *judge, const struct hold *hold, const struct process *process)
 {
     GHashTableIter handles;
@@ -207,7 +204,7 @@ void judge_survivor_check(struct judge *judge, struct hold *hold)
         hold->may_end = MIN(hold->may_end, judge->now);
     }
     if (!mount_troubled(judge, hold->claim.mount) && !judge_survivor_is_open(judge, hold, NULL)) {
-        hold->ended = MIN(hold->ended, judge->now + SURVIVOR_PATIENCE + judge->options.settle);
+        hold->ended = MIN(hold->ended, judge->now + JUDGE_SURVIVOR_PATIENCE + judge->options.settle);
     }
 }
 
