@@ -193,10 +193,30 @@ static bool names_release(struct request *r)
     return count > 0;
 }
 
+/* A lease of the name that this caller may release, but whose claim has no answer yet: its process must not get an
+ * error; or NULL. */
+static struct hold *names_find_unanswered(struct request *r)
+{
+    struct node *node = tree_find(r->fs->tree, r->other, r->name);
+    struct hold *lease = node ? hold_find_lease(node) : NULL;
+    bool unanswered = lease && !lease->since && !lease->sequence && hold_makes_name(lease);
+    return unanswered && hold_allows_change(r->fs, lease, request_caller(r), request_uid(r)) ? lease : NULL;
+}
+
+/* False: there is nothing to release. */
+static bool names_release_granted(struct request *r)
+{
+    struct hold *unanswered = names_find_unanswered(r);
+    if (unanswered) {
+        hold_await_outcome(r, unanswered, names_unlink);
+    }
+    return unanswered || names_release(r);
+}
+
 static void names_unlink_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
-    if (names_release(r)) { /* granted meanwhile */
+    if (names_release_granted(r)) { /* meanwhile */
         return;
     }
     if (result != BACKEND_OK) {
@@ -211,7 +231,7 @@ static void names_unlink_known(void *arg, enum backend_result result, const stru
 
 void names_unlink(struct request *r)
 {
-    if (!names_release(r)) {
+    if (!names_release_granted(r)) {
         request_stat_in(r, names_unlink_known);
     }
 }

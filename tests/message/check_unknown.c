@@ -62,6 +62,24 @@ START_TEST(looking_up_without_the_service_is_eio_never_enoent)
 }
 END_TEST
 
+START_TEST(unlink_waits_for_the_answer_to_the_claim)
+{
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    wire_advance(w, 2 * SECOND); /* it is idle now, and its close takes L anew */
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t closed = wire_flush(w, file, 0);
+    ck_assert(wire_waits(w, closed));
+    fake_backend_carry_out(w->fake);
+    uint64_t removed = wire_unlink(w, "L");
+    ck_assert(wire_waits(w, removed));
+    ck_assert(wire_waits(w, closed));
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    ck_assert_int_eq(wire_result(w, closed), 0);
+    ck_assert_int_eq(wire_result(w, removed), 0);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
 START_TEST(answers_may_come_in_another_order)
 {
     fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
@@ -463,6 +481,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, acquiring_without_the_service_is_enolck);
     tcase_add_test(cases, looking_up_without_the_service_is_eio_never_enoent);
+    tcase_add_test(cases, unlink_waits_for_the_answer_to_the_claim);
     tcase_add_test(cases, answers_may_come_in_another_order);
     tcase_add_test(cases, exclusive_creates_that_race_have_one_winner);
     tcase_add_test(cases, open_waits_for_a_lease_that_is_not_answered);

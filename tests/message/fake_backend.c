@@ -118,7 +118,7 @@ static void fake_run(struct fake_backend *fake, struct fake_pending *p)
     enum backend_result placed;
     switch (p->call) {
     case FAKE_ACQUIRE:
-        placed = fake_store_place(fake, p->ticket, &p->claim);
+        placed = p->carried_out ? p->placed : fake_store_place(fake, p->ticket, &p->claim);
         fake_complete(fake, p, p->cancelled && placed == BACKEND_QUEUED ? BACKEND_UNREACHABLE : placed);
         break;
     case FAKE_CONVERT:
@@ -478,6 +478,13 @@ void fake_backend_answer(struct fake_backend *fake, enum fake_call call, unsigne
     struct fake_pending *p = fake_take_pending(fake, call, nth);
     fake_run(fake, p);
     fake_pending_free(p);
+}
+
+void fake_backend_carry_out(struct fake_backend *fake)
+{
+    struct fake_pending *p = g_ptr_array_index(fake->pending, 0);
+    p->placed = fake_store_place(fake, p->ticket, &p->claim);
+    p->carried_out = true;
 }
 
 void fake_backend_refuse(struct fake_backend *fake, enum fake_call call, unsigned nth, enum backend_result result)

@@ -45,6 +45,8 @@ unsigned fake_backend_held_back(const struct fake_backend *fake, enum fake_call 
 unsigned fake_backend_count(const struct fake_backend *fake, enum fake_call call);
 /* Carries out the nth call held back (0: the oldest) and completes it. */
 void fake_backend_answer(struct fake_backend *fake, enum fake_call call, unsigned nth);
+/* Carries out the oldest acquire held back; fake_backend_answer completes it. */
+void fake_backend_carry_out(struct fake_backend *fake);
 /* Completes it with this result; nothing is carried out. */
 void fake_backend_refuse(struct fake_backend *fake, enum fake_call call, unsigned nth, enum backend_result result);
 /* From now on calls of this kind fail so; BACKEND_OK: no more. */

@@ -34,6 +34,8 @@ struct fake_pending {
     struct backend_match match;
     size_t max;
     bool cancelled;
+    bool carried_out; /* an acquire, with this result */
+    enum backend_result placed;
     union {
         backend_done *done;
         backend_acquire_done *acquired;
