@@ -491,6 +491,8 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     struct hold *hold = ticket->user;
     struct node *node = tree_ref(hold->node);
     struct request *r = ticket->held ? NULL : hold_find_request(hold, ticket);
+    bool revoked = why == BACKEND_BROKEN || why == BACKEND_RELEASED;
+    enum backend_result result = revoked && !hold->sequence ? BACKEND_STALE : BACKEND_UNREACHABLE;
     if (ticket->held) {
         fs->observer->ended(fs, hold, why);
     }
@@ -502,7 +504,11 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     }
     if (r && r->ticket) {
         r->ticket = NULL;
-        request_resume(r, BACKEND_UNREACHABLE);
+        request_resume(r, result);
+    } else if (r && result == BACKEND_STALE) {
+        request_unpark(r); /* the request acquires again, with a new hold */
+        hold_end(fs, hold);
+        request_resume(r, result);
     } else if (hold->kind != BACKEND_FCNTL || hold->ticket == ticket) {
         hold_end(fs, hold);
     } else {

@@ -19,10 +19,15 @@ static int lock_error(enum backend_result result)
 
 static void lock_resumed(struct request *r);
 
-/* One that a surviving lock may have refused is asked once more when it is known whether that has ended. */
+/* A request that a surviving lock may have refused is repeated once, when it is known whether that lock has ended.  So
+ * is one whose grant was broken or released before it was reported (STALE): it goes on waiting. */
 static void lock_answer(struct request *r, enum backend_result result)
 {
     if (result == BACKEND_BUSY && survivors_await_walk(r, lock_resumed)) {
+        return;
+    }
+    if (result == BACKEND_STALE && !r->cancel_pending) {
+        lock_resumed(r);
         return;
     }
     if (result == BACKEND_OK) {
@@ -297,10 +302,10 @@ static void lock_set_answer(struct request *r)
         handle_add_records(r->handle, hold);
     }
     r->ticket = NULL;
-    lock_answer(r, result);
     if (hold) {
         lock_drop_unused(fs, hold);
     }
+    lock_answer(r, result);
 }
 
 static void lock_set_done(void *arg, enum backend_result result, struct backend_ticket *ticket,

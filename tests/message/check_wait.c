@@ -360,6 +360,26 @@ START_TEST(each_waiter_gets_what_another_mount_leaves)
 }
 END_TEST
 
+START_TEST(each_grant_that_is_ended_before_it_is_told_waits_on)
+{
+    for (enum backend_end why = BACKEND_RELEASED; why <= BACKEND_BROKEN; why++) {
+        ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+        uint64_t first = ask(_i, &b), second = ask(_i, &c);
+        ck_assert(wire_waits(w, first));
+        fake_backend_hold_events(w->fake, true);
+        ck_assert_int_eq(give_back(_i, &a), 0);
+        fake_backend_end(w->fake, "L", why); /* what the first was granted, and is not told of */
+        fake_backend_hold_events(w->fake, false);
+        ck_assert_int_eq(wire_result(w, second), 0);
+        ck_assert(wire_waits(w, first));
+        ck_assert_int_eq(give_back(_i, &c), 0);
+        ck_assert_int_eq(wire_result(w, first), 0);
+        ck_assert_int_eq(give_back(_i, &b), 0);
+        check_free(_i);
+    }
+}
+END_TEST
+
 START_TEST(each_broken_lock_is_lost_to_its_handle)
 {
     ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
@@ -564,6 +584,7 @@ int main(void)
     tcase_add_loop_test(cases, each_holder_and_waiter_is_renewed, 0, KINDS);
     tcase_add_loop_test(cases, each_queue_of_waiters_ends_with_the_mount, 0, KINDS);
     tcase_add_loop_test(cases, each_waiter_gets_what_another_mount_leaves, 0, KINDS);
+    tcase_add_loop_test(cases, each_grant_that_is_ended_before_it_is_told_waits_on, 0, KINDS);
     tcase_add_loop_test(cases, each_broken_lock_is_lost_to_its_handle, 0, KINDS);
     tcase_add_loop_test(cases, each_interrupt_is_obeyed_while_the_loop_is_busy, 0, KINDS);
     tcase_add_test(cases, interrupted_open_takes_nothing);

@@ -20,7 +20,7 @@ bool fake_backend_deliver(struct fake_backend *fake)
         told = true;
         switch (event->type) {
         case FAKE_GRANTED:
-            if (event->ticket->apart && event->ticket->ended) {
+            if (event->ticket->ended) {
                 ticket->held = false; /* too late */
                 break;
             }
