@@ -97,10 +97,10 @@ static char *connect_right_to_execute(const struct pq_target *target, const PGco
 static void connect_make_schema(const struct pq_target *target, struct pq_connection *c)
 {
     char *schema = postgresql_schema(target->schema);
-    char *text =
-        g_strdup_printf("BEGIN; SELECT pg_catalog.pg_advisory_xact_lock(1818322805); SELECT pg_catalog.count(*) FROM "
-                        "pg_catalog.pg_namespace WHERE nspname = '%s'",
-                        target->schema);
+    char *text = g_strdup_printf("BEGIN; SET LOCAL lock_timeout = 0; SELECT "
+                                 "pg_catalog.pg_advisory_xact_lock(1818322805); SELECT pg_catalog.count(*) FROM "
+                                 "pg_catalog.pg_namespace WHERE nspname = '%s'",
+                                 target->schema);
     PGresult *rows = connect_query(c, text);
     g_free(text);
     bool made = rows && strcmp(PQgetvalue(rows, 0, 0), "0") != 0;

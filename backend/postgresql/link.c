@@ -15,7 +15,9 @@
 #define LINK_RETRY_MIN 0.05  /* s between connection attempts, */
 #define LINK_RETRY_MAX 1.0   /* twice as long each time */
 #define LINK_TICK 0.05       /* s between checks of timeouts */
-#define LINK_AGAIN 20        /* ms until a rolled-back call is repeated */
+#define LINK_AGAIN 20        /* ms until a rolled-back call is repeated, */
+#define LINK_AGAIN_MAX 200   /* later each time if it waits for its name */
+#define LINK_BLOCKED 1000    /* ms of waiting for a name until the log says who blocks */
 #define LINK_LOG_EVERY 10000 /* ms between two lines about one kind of error */
 
 /* The calls, with %s for the schema; the parameters follow.  A `stamped` call has the epoch as one more parameter. */
@@ -65,6 +67,7 @@ struct link_call {
     clock_ms sent;         /* the last attempt; 0: none */
     clock_ms not_before;   /* when to send it */
     bool repeated;         /* an earlier attempt may have been carried out */
+    clock_ms blocked;      /* since when another transaction has kept its name from it; 0: none does */
     bool unconfirmed;      /* a standby may lack its commit */
     PGresult *rows;        /* of this attempt */
     pq_answered *answered; /* NULL: forgotten, or answered already */
@@ -100,6 +103,7 @@ struct pq_link {
     bool prepared[PQ_FUNCTIONS];  /* on this connection */
     unsigned preparations;        /* not answered, of the head of `sent` */
     GHashTable *calls;            /* id -> struct link_call */
+    GHashTable *blocked;          /* path (GBytes) -> the one call that waits for a transaction which keeps it */
     ev_io reading, writing;
     ev_timer tick, retry;
     ev_async wake;
@@ -115,8 +119,38 @@ struct pq_link {
 
 /* --- calls --- */
 
+/* The path of the lock that the call takes.  NULL: it takes none, so it waits for no other transaction.  The first
+ * parameter of each function that takes a lock is its path. */
+static GBytes *link_call_path(const struct link_call *call)
+{
+    bool waits = link_statements[call->function].stamped && call->parameters.count > 0 && call->parameters.at[0].binary;
+    return waits ? g_bytes_new(call->parameters.bytes->data, (gsize)call->parameters.at[0].length) : NULL;
+}
+
+static void link_unblock(struct pq_link *link, struct link_call *call)
+{
+    GBytes *path = call->blocked ? link_call_path(call) : NULL;
+    if (path && g_hash_table_lookup(link->blocked, path) == call) {
+        g_hash_table_remove(link->blocked, path);
+    }
+    g_clear_pointer(&path, g_bytes_unref);
+}
+
+/* While a transaction keeps a name, only one call for it is sent: the connection would wait for each. */
+static bool link_is_behind_blocked(struct pq_link *link, const struct link_call *call)
+{
+    if (g_hash_table_size(link->blocked) == 0) {
+        return false;
+    }
+    GBytes *path = link_call_path(call);
+    const struct link_call *first = path ? g_hash_table_lookup(link->blocked, path) : NULL;
+    g_clear_pointer(&path, g_bytes_unref);
+    return first && first != call;
+}
+
 static void link_call_free(struct pq_link *link, struct link_call *call)
 {
+    link_unblock(link, call);
     g_hash_table_remove(link->calls, &call->id);
     PQclear(call->rows);
     g_byte_array_unref(call->parameters.bytes);
@@ -209,7 +243,8 @@ static void link_send_waiting(struct pq_link *link)
     clock_ms now = clock_now();
     for (call = TAILQ_FIRST(&link->waiting); link->conn && call; call = next) {
         next = TAILQ_NEXT(call, link);
-        if (call->not_before > now || (link->entering && call->function != PQ_ENTER)) {
+        if (call->not_before > now || (link->entering && call->function != PQ_ENTER) ||
+            link_is_behind_blocked(link, call)) {
             continue;
         }
         TAILQ_REMOVE(&link->waiting, call, link);
@@ -290,20 +325,30 @@ static void link_on_blockers(void *arg, const struct pq_answer *answer)
     }
 }
 
-/* The first parameter of every function that takes a lock is its path. */
-static void link_ask_who_blocks(struct pq_link *link, const struct link_call *call)
+static void link_ask_who_blocks(struct pq_link *link, GBytes *path)
 {
-    struct pq_parameters p = {.count = 1, .bytes = g_byte_array_new()};
-    if (call->parameters.count == 0 || !call->parameters.at[0].binary || call->function == PQ_BLOCKERS ||
-        clock_now() - link->logged < LINK_LOG_EVERY) {
-        g_byte_array_unref(p.bytes);
-        return;
+    struct pq_parameters p = {.count = 0};
+    if (clock_now() - link->logged >= LINK_LOG_EVERY) {
+        link->logged = clock_now();
+        pq_add_bytes(&p, path);
+        pq_link_send(link, PQ_BLOCKERS, &p, 0, link_on_blockers, NULL);
     }
-    link->logged = clock_now();
-    g_byte_array_append(p.bytes, call->parameters.bytes->data, (guint)call->parameters.at[0].length);
-    p.at[0].length = call->parameters.at[0].length;
-    p.at[0].binary = true;
-    pq_link_send(link, PQ_BLOCKERS, &p, 0, link_on_blockers, NULL);
+}
+
+/* The call's lock_timeout is over: another transaction keeps its name. */
+static void link_on_blocked(struct pq_link *link, struct link_call *call)
+{
+    GBytes *path = link_call_path(call);
+    clock_ms now = clock_now();
+    call->blocked = call->blocked ? call->blocked : now;
+    call->not_before = now + CLAMP(now - call->blocked, LINK_AGAIN, LINK_AGAIN_MAX);
+    if (path && !g_hash_table_contains(link->blocked, path)) {
+        g_hash_table_insert(link->blocked, g_bytes_ref(path), call);
+    }
+    if (path && now - call->blocked >= LINK_BLOCKED) {
+        link_ask_who_blocks(link, path);
+    }
+    g_clear_pointer(&path, g_bytes_unref);
 }
 
 static void link_log_error(struct pq_link *link, const PGresult *rows)
@@ -333,10 +378,10 @@ static bool link_failed(struct pq_link *link, struct link_call *call)
         link->events->another_epoch(link->context);
     }
     if (another_epoch || link_is_state(state, again) || link_is_state(state, away)) {
-        if (strcmp(state, "55P03") == 0) {
-            link_ask_who_blocks(link, call);
-        }
         call->not_before = clock_now() + LINK_AGAIN;
+        if (strcmp(state, "55P03") == 0) {
+            link_on_blocked(link, call);
+        }
         return true;
     }
     link_log_error(link, call->rows);
@@ -710,6 +755,7 @@ struct pq_link *pq_link_new(struct pq_target *target, const char *mount, int64_t
     TAILQ_INIT(&link->waiting);
     TAILQ_INIT(&link->sent);
     link->calls = g_hash_table_new(g_int64_hash, g_int64_equal);
+    link->blocked = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
     link->pause = LINK_RETRY_MIN;
     link->counts.since = clock_now();
     link->error = g_strdup(made->error ? made->error : "it is being connected to");
@@ -781,6 +827,7 @@ void pq_link_free(struct pq_link *link)
         link_call_free(link, call);
     }
     g_hash_table_unref(link->calls);
+    g_hash_table_unref(link->blocked);
     g_ptr_array_unref(link->warnings);
     pq_target_clear(&link->target);
     g_free(link->error);

@@ -77,10 +77,10 @@ static void uri_set_session(struct pq_target *target, const PQconninfoOption *op
     for (const PQconninfoOption *o = options; o->keyword; o++) {
         given = o->val && strcmp(o->keyword, "options") == 0 ? o->val : given;
     }
-    char *text = g_strdup_printf(
-        "%s -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off "
-        "-c statement_timeout=%d -c lock_timeout=%d -c idle_in_transaction_session_timeout=%d",
-        given ? given : "", (int)MAX(timeout, 100), (int)MAX(timeout * 2 / 5, 100), (int)MAX(timeout, 100));
+    char *text =
+        g_strdup_printf("%s -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off "
+                        "-c statement_timeout=%d -c lock_timeout=%d -c idle_in_transaction_session_timeout=%d",
+                        given ? given : "", (int)MAX(timeout, 100), POSTGRESQL_LOCK_TIMEOUT, (int)MAX(timeout, 100));
     uri_set(target, "options", text);
     g_free(text);
 }
