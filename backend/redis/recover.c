@@ -10,7 +10,6 @@
  * the rest is recovered while it serves.  With a server that is away nothing is found, and the leases run out; with one
  * that is slow a request is repeated while others are answered.
  */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,15 +157,6 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
     g_free(name);
 }
 
-/* A process that has its file open does not learn it otherwise. */
-static void recover_log_lost(const struct recovery_lease *lease)
-{
-    char name[NAME_MAX];
-    log_warning("%s: the lock of process %d is lost: it ended in the store before this daemon started, and the process "
-                "may still rely on it",
-                log_escape(name, sizeof name, lease->path), (int)lease->pid);
-}
-
 /* --- asking --- */
 
 enum recover_outcome { RECOVER_ANSWERED, RECOVER_AGAIN, RECOVER_NOT };
@@ -249,7 +239,7 @@ static void recover_on_batch(void *arg, const struct redis_answer *answer)
             g_array_append_val(rest->leases, *lease);
             lease->path = lease->note = NULL;
         } else if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 0 && lease->handle_lock) {
-            recover_log_lost(lease);
+            remote_log_lost(lease->path, lease->pid);
         }
     }
     recover_batch_free(batch);

@@ -25,6 +25,7 @@ void redlock_flow_end(struct redlock_flow *flow, bool settle)
     ev_timer_stop(flow->r->remote.loop, &flow->timer);
     LIST_REMOVE(flow, link);
     g_free(flow->made);
+    g_free(flow->former);
     g_free(flow->name);
     g_free(flow);
 }
@@ -81,7 +82,7 @@ char *redlock_flow_digest(const char *id)
 void redlock_flow_undo(struct redlock *r, const char *name, const char *id)
 {
     char *digest = redlock_flow_digest(id);
-    redlock_poll_fill_release(r, name, digest, "", 0, 0);
+    redlock_poll_fill_release(r, name, digest, "", 0, 0, id);
     redlock_poll_send(r, NULL, REDLOCK_RELEASE, REDLOCK_RELEASE_TIME);
     g_free(digest);
 }

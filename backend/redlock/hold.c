@@ -5,6 +5,7 @@
  * another meanwhile, one server of each majority would have a greater number.  If a majority lacks the key without a
  * restart, another client has deleted it, and the lock is lost.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/redlock/private.h"
@@ -62,16 +63,29 @@ struct remote_ticket *redlock_hold_find_holder(const struct redlock *r, const ch
     return t;
 }
 
+static void hold_send_note_out(struct redlock *r, const char *id, const char *name)
+{
+    redlock_poll_fill_mine(r);
+    redlock_poll_fill_note(r, id, name);
+    redlock_poll_text(r, "");
+    redlock_poll_send(r, NULL, REDLOCK_MINE, REDLOCK_RELEASE_TIME);
+}
+
 void redlock_hold_report(struct redlock *r, const char *id, enum remote_event event, enum backend_end why)
 {
     GPtrArray *ids = g_ptr_array_new_with_free_func(g_free);
     GHashTableIter each;
     gpointer of, hold;
+    char *name = NULL;
     g_hash_table_iter_init(&each, r->holds);
     while (g_hash_table_iter_next(&each, &of, &hold)) {
         if (strcmp(((struct redlock_hold *)hold)->id, id) == 0) {
             g_ptr_array_add(ids, g_strdup(of));
+            name = name ? name : g_strdup(((struct redlock_hold *)hold)->name);
         }
+    }
+    if (event == REMOTE_ENDED && name) { /* who ended it does not know this mount's notes */
+        hold_send_note_out(r, id, name);
     }
     for (guint i = 0; i < ids->len; i++) {
         if (event == REMOTE_ENDED) {
@@ -80,6 +94,7 @@ void redlock_hold_report(struct redlock *r, const char *id, enum remote_event ev
         remote_on_event(&r->remote, ids->pdata[i], event, why);
     }
     g_ptr_array_unref(ids);
+    g_free(name);
 }
 
 /* --- records --- */
@@ -136,6 +151,14 @@ static int64_t hold_term(const struct redlock *r, const struct redlock_flow *flo
     return term;
 }
 
+/* See MINE in head.lua. */
+static int64_t hold_note_score(const struct redlock_record *record)
+{
+    size_t length = 0;
+    const char *pid = backend_parse_pid(record->meta, &length);
+    return record->kind == BACKEND_LEASE ? 0 : length ? atoi(pid) : -1;
+}
+
 void redlock_hold_send(struct redlock_flow *flow, const struct redlock_record *record, bool give,
                        void (*on_answer)(struct redlock_flow *flow))
 {
@@ -146,11 +169,14 @@ void redlock_hold_send(struct redlock_flow *flow, const struct redlock_record *r
     redlock_poll_key(r, 'R', flow->name);
     redlock_poll_key(r, 'N', flow->name);
     redlock_poll_key(r, 'L', directory);
+    redlock_poll_fill_mine(r);
     redlock_poll_text(r, flow->id);
     redlock_poll_number(r, hold_term(r, flow, record));
     redlock_poll_text(r, leaf);
     redlock_hold_fill_record(r, record);
     redlock_poll_number(r, give);
+    redlock_poll_fill_note(r, record->kind == BACKEND_PROVISIONAL ? NULL : flow->id, flow->name);
+    redlock_poll_number(r, hold_note_score(record));
     redlock_flow_poll(flow, REDLOCK_HOLD, redlock_flow_timeout(r, record->ttl), on_answer);
     g_free(directory);
 }

@@ -45,8 +45,20 @@ void redlock_poll_bytes(struct redlock *r, GBytes *bytes)
     poll_add(r, length ? data : "", length);
 }
 
+void redlock_poll_fill_mine(struct redlock *r)
+{
+    redlock_poll_key(r, 'm', "");
+}
+
+void redlock_poll_fill_note(struct redlock *r, const char *id, const char *name)
+{
+    char *note = id && r->notes ? g_strconcat(id, " ", name, NULL) : g_strdup("");
+    redlock_poll_text(r, note);
+    g_free(note);
+}
+
 void redlock_poll_fill_release(struct redlock *r, const char *name, const char *digest, const char *why,
-                               uint64_t number, int64_t guard)
+                               uint64_t number, int64_t guard, const char *id)
 {
     const char *leaf;
     char *directory = remote_parent(name, &leaf);
@@ -54,12 +66,14 @@ void redlock_poll_fill_release(struct redlock *r, const char *name, const char *
     redlock_poll_key(r, 'R', name);
     redlock_poll_key(r, 'N', name);
     redlock_poll_key(r, 'L', directory);
+    redlock_poll_fill_mine(r);
     redlock_poll_text(r, digest);
     redlock_poll_text(r, leaf);
     redlock_poll_text(r, r->channel);
     redlock_poll_text(r, why);
     redlock_poll_number(r, (int64_t)number);
     redlock_poll_number(r, guard);
+    redlock_poll_fill_note(r, id, name);
     g_free(directory);
 }
 

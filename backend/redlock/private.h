@@ -4,6 +4,7 @@
  *
  * redlock.c          opens and closes the backend; servers up and down, messages, status
  * check.c            tries the servers before a mount
+ * recover.c          the leases and handle locks of a mount that starts again
  * tickets.c          releases, renews, sets and converts tickets; the table of procedures
  * acquire.c          takes locks, and waits for them
  * revoke.c           ends holders by name
@@ -60,10 +61,12 @@ struct redlock {
     unsigned count;
     struct redlock_node *nodes;
     struct redis_keys keys;
-    char *channel;       /* of all mounts with these keys */
-    char *about;         /* this mount's description: see backend/format.h */
-    char *address;       /* to show */
-    GHashTable *holds;   /* ticket id -> struct redlock_hold */
+    char *channel;                     /* of all mounts with these keys */
+    char *about;                       /* this mount's description: see backend/format.h */
+    char *address;                     /* to show */
+    bool notes;                        /* the mount has an identity: its locks are noted, for its next daemon */
+    struct redlock_recovery *recovery; /* until all that the daemon before held is found; or NULL */
+    GHashTable *holds;                 /* ticket id -> struct redlock_hold */
     GHashTable *tries;   /* ticket id -> the value of the key of the pending attempt: each has its own, because a late
                             release of an earlier attempt may still arrive */
     GHashTable *changes; /* name -> a bit for each server that has reported a change of its key */
@@ -152,9 +155,12 @@ unsigned redlock_poll_answers(const struct redlock_poll *poll);
 /* Before the first request was sent whose answer has that vote. */
 clock_ms redlock_poll_sent(const struct redlock_poll *poll, const char *word);
 void redlock_poll_fill_list(struct redlock *r, const char *directory, const char *after, size_t max);
-/* Releases the key whose value has that SHA-1 digest. */
+/* Releases the key whose value has that SHA-1 digest.  `id`: the value, if it is of this mount; or NULL. */
 void redlock_poll_fill_release(struct redlock *r, const char *name, const char *digest, const char *why,
-                               uint64_t number, int64_t guard);
+                               uint64_t number, int64_t guard, const char *id);
+/* The key MINE, and this mount's note of a lock with that token (NULL: none): see head.lua. */
+void redlock_poll_fill_mine(struct redlock *r);
+void redlock_poll_fill_note(struct redlock *r, const char *id, const char *name);
 
 /* --- flow.c --- */
 
@@ -176,6 +182,8 @@ struct redlock_flow {
     bool looked;  /* the holder was read */
     bool crossed; /* this mount has changed the directory since the read began */
     char *made;   /* the id of a new directory */
+    char *former; /* of a lock that is recovered: its token until now */
+    pid_t pid;    /* and its holder's; -1: not known; 0: it is a lease */
 };
 
 struct redlock_flow *redlock_flow_new(struct redlock *r, struct remote_request *request, const char *name);
@@ -266,6 +274,12 @@ void redlock_acquire_heartbeat(struct remote *remote, struct remote_ticket *cons
 void redlock_acquire_watch(struct remote *remote, struct remote_ticket *t);
 /* The server has reported a change of the lock's key. */
 void redlock_acquire_changed(struct redlock_node *node, const char *name);
+
+/* --- recover.c --- */
+
+void redlock_recover(struct remote *remote, backend_recover_each *found, void *arg);
+/* Locks that are not found yet run out. */
+void redlock_recover_stop(struct redlock *r);
 
 /* --- tickets.c --- */
 

@@ -126,6 +126,7 @@ static void redlock_free(struct remote *remote, bool holds)
 {
     struct redlock *r = (struct redlock *)remote;
     (void)holds;
+    redlock_recover_stop(r);
     redlock_flow_end_all(r);
     redlock_poll_end_all(r);
     for (unsigned i = 0; i < r->count; i++) {
@@ -227,6 +228,7 @@ static const struct remote_store store = {
     .heartbeat = redlock_acquire_heartbeat,
     .on_waiting = redlock_on_waiting,
     .watch_lock = redlock_acquire_watch,
+    .recover = redlock_recover,
     .status = redlock_status,
 };
 
@@ -277,6 +279,11 @@ int redlock_new(const struct redlock_options *options, struct backend **ret, cha
     r->keys = keys;
     r->channel = redlock_channel(REDLOCK_CHANNEL, options->prefix, options->key);
     r->about = format_describe_mount(REDLOCK_FORMAT);
+    r->notes = options->identity;
+    char *identity =
+        g_strconcat("redlock ", options->identity, NULL); /* none of redis://, which notes in another way */
+    redis_keys_set_identity(&r->keys, identity);
+    g_free(identity);
     r->holds = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_hold_free);
     r->tries = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     r->changes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);

@@ -26,6 +26,8 @@ struct redlock_options {
     const struct redlock_uri *uri;
     struct redis_conn_options conn; /* of each, but `uri`, `channel` and `greet` */
     const char *prefix;             /* before every key of a lock; NULL: "" */
+    const char *identity;           /* of the mount, the same when it starts again on the same host, and no other's: by
+                                       it the mount finds what it held; NULL: it finds nothing */
     const char *key;                /* template of a lock's key, with {n} for its name; NULL: "{n}" */
     int64_t ttl;                    /* the default of the mount */
     int64_t grace; /* the vote of a server that started less than this (plus a second) ago does not count for a claim,

@@ -45,7 +45,7 @@ static void revoke_release(struct redlock_flow *flow, const char *digest, const 
 {
     bool guards = holder->kind != BACKEND_PROVISIONAL && !redlock_is_guard(flow->id);
     redlock_poll_fill_release(flow->r, flow->name, digest, flow->request->fence ? "released" : "broken", holder->fence,
-                              guards ? backend_parse_guard(holder->meta) : 0);
+                              guards ? backend_parse_guard(holder->meta) : 0, flow->id);
     redlock_flow_poll(flow, REDLOCK_RELEASE, flow->r->timeout, revoke_on_released);
 }
 

@@ -13,6 +13,8 @@ enum redlock_script_id {
     REDLOCK_LIST,
     REDLOCK_DIRECTORY,
     REDLOCK_GREET,
+    REDLOCK_MINE,
+    REDLOCK_RECOVER,
     REDLOCK_SCRIPTS
 };
 

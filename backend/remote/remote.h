@@ -428,6 +428,9 @@ struct remote_restored {
 /* The caller sets `due` and calls remote_ticket_schedule. */
 struct remote_ticket *remote_ticket_restore(struct remote *r, const char *name, const struct backend_claim *claim,
                                             const struct remote_restored *restored);
+/* Logs that a handle lock of the daemon before ended in the store: a process that has its file open does not learn it
+ * otherwise.  `pid` <= 0: not known. */
+void remote_log_lost(const char *name, pid_t pid);
 /* Removes it from all tables, and frees it. */
 void remote_ticket_free(struct remote *r, struct remote_ticket *t);
 /* NULL: this mount has no ticket with that id. */

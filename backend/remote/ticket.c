@@ -1,5 +1,6 @@
 /* ticket: tickets of this mount, their states and times; requests. */
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/timerfd.h>
 
@@ -184,6 +185,17 @@ struct remote_ticket *remote_ticket_restore(struct remote *r, const char *name, 
     t->head.deadline = restored->deadline;
     remote_ticket_fix_term(t);
     return t;
+}
+
+void remote_log_lost(const char *name, pid_t pid)
+{
+    char escaped[NAME_MAX], process[32] = "a process";
+    if (pid > 0) {
+        g_snprintf(process, sizeof process, "process %d", (int)pid);
+    }
+    log_warning("%s: the lock of %s is lost: it ended in the store before this daemon started, and the process "
+                "may still rely on it",
+                log_escape(escaped, sizeof escaped, name), process);
 }
 
 void remote_ticket_free(struct remote *r, struct remote_ticket *t)

@@ -354,7 +354,10 @@ static int main_open_redlock(const struct options *options, struct backend **ret
     if (result == 0) {
         servers.conn.user = user;
         servers.conn.password = password;
+        char *identity = main_mount_identity(options);
+        servers.identity = identity;
         result = main_open_masters(&servers, options->redis.background, ret, error, error_size);
+        g_free(identity);
         ret_policy->servers = SANDBOX_NETWORK_SERVERS;
         for (unsigned i = 0; i < uri.count; i++) {
             ret_policy->ports[ret_policy->port_count++] = uri.servers[i].port;

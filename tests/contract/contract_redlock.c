@@ -16,7 +16,7 @@ static struct redis_server *servers[3]; /* each check has a prefix of its own in
 static int64_t term =
     1; /* ms: for so long they are held off, and for a second, which is over when the first check begins */
 
-static struct backend *open_mount_at(const uint16_t *ports, uint32_t seed)
+static struct backend *open_mount_at(const uint16_t *ports, uint32_t seed, const char *identity)
 {
     char error[256] = "", *prefix = g_strdup_printf("t%d:", getpid());
     char *text = g_strdup_printf("redlock://127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u", ports[0], ports[1], ports[2]);
@@ -25,7 +25,7 @@ static struct backend *open_mount_at(const uint16_t *ports, uint32_t seed)
 
     ck_assert_msg(redlock_uri_parse(&uri, text, error, sizeof(error)) == 0, "%s", error);
     const struct redlock_options options = {
-        .uri = &uri, .prefix = prefix, .ttl = CONTRACT_LONG, .grace = term, .seed = seed};
+        .uri = &uri, .prefix = prefix, .ttl = CONTRACT_LONG, .identity = identity, .grace = term, .seed = seed};
     ck_assert_msg(redlock_new(&options, &b, error, sizeof(error)) == 0, "%s", error);
     redlock_uri_clear(&uri);
     g_free(prefix);
@@ -33,12 +33,24 @@ static struct backend *open_mount_at(const uint16_t *ports, uint32_t seed)
     return b;
 }
 
-static struct backend *open_mount(uint32_t seed)
+static struct backend *open_mount_as(uint32_t seed, const char *identity)
 {
     uint16_t ports[G_N_ELEMENTS(servers)];
     for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
         ports[i] = redis_server_port(servers[i]);
-    return open_mount_at(ports, seed);
+    return open_mount_at(ports, seed, identity);
+}
+
+static struct backend *open_mount(uint32_t seed)
+{
+    return open_mount_as(seed, NULL);
+}
+
+/* The next daemon of a mount, which finds what the one before held. */
+static struct backend *open_again(void)
+{
+    static uint32_t seed = 100;
+    return open_mount_as(seed++, "host:/mnt/locks");
 }
 
 static void await_uptime(struct redis_server *server, long long seconds)
@@ -63,7 +75,7 @@ static struct backend *open_relayed(void)
         await_uptime(servers[i], 2);
         ports[i] = relay_to(contract_loop, redis_server_port(servers[i]));
     }
-    return open_mount_at(ports, 1);
+    return open_mount_at(ports, 1, NULL);
 }
 
 static struct backend *open_other(void)
@@ -345,7 +357,7 @@ START_TEST(release_of_an_earlier_try_that_comes_late_lets_nothing_go)
     contract_queue("a", BACKEND_EXCLUSIVE, &waiting);
     server_do(0, "DEL", NULL);
     CONTRACT_UNTIL(waiting.granted);
-    ck_assert_uint_ge(say_again(2, "4", NULL), 1); /* releases, and what was kept */
+    ck_assert_uint_ge(say_again(2, "5", NULL), 1); /* releases, and what was kept */
     ck_assert_int_eq(server_do(2, "EXISTS", NULL), 1);
     contract_backend = contract_other;
     ck_assert(contract_is_busy("a"));
@@ -771,6 +783,118 @@ START_TEST(mount_ends_while_it_asks)
 }
 END_TEST
 
+/* --- the next daemon of a mount --- */
+
+static unsigned found;
+static struct backend_ticket *recovered;
+
+static bool on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+{
+    (void)arg, (void)meta, (void)content;
+    ck_assert_str_eq(name, "a");
+    ck_assert_int_eq(ticket->kind, BACKEND_FLOCK);
+    found++;
+    recovered = ticket;
+    return true;
+}
+
+/* contract_one becomes a mount that notes what it holds. */
+static void begin_noting(void)
+{
+    backend_free(contract_one);
+    contract_backend = contract_one = open_again();
+    contract_start(contract_one);
+    found = 0;
+}
+
+static void restart_daemon(void)
+{
+    backend_free(contract_one);
+    contract_backend = contract_one = open_again();
+    contract_start(contract_one);
+    backend_recover(contract_one, on_found, NULL);
+    ck_assert_int_eq(contract_stat("b").type, BACKEND_NOTHING); /* by then it would have found more */
+}
+
+/* How many locks of that mount the server has noted. */
+static long long noted(unsigned server)
+{
+    char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, "redlock host:/mnt/locks", -1);
+    char *key = g_strdup_printf("lfs:m:t%d:%.32s", getpid(), digest);
+    long long count = redis_server_do(servers[server], "ZCARD %s", key);
+
+    g_free(key);
+    g_free(digest);
+    return count;
+}
+
+START_TEST(lock_that_one_server_lacks_is_recovered_and_given_to_it_again)
+{
+    struct contract_log log = {0};
+
+    begin_noting();
+    uint64_t fence = contract_get("a", BACKEND_FLOCK, &log)->fence;
+    CONTRACT_UNTIL(keys() == 3);
+    server_do((unsigned)_i, "DEL", NULL);
+    restart_daemon();
+    CONTRACT_UNTIL(found == 1);
+    backend_renew(contract_one, &(struct backend_renewal){.ticket = recovered, .ttl = CONTRACT_LONG}, 1);
+    CONTRACT_UNTIL(keys() == 3);
+    ck_assert_uint_eq(contract_stat("a").fence, fence);
+    CONTRACT_UNTIL(noted(0) == 1 && noted(1) == 1 && noted(2) == 1);
+    contract_backend = contract_other;
+    ck_assert(contract_is_busy("a"));
+}
+END_TEST
+
+START_TEST(lock_is_recovered_while_one_server_does_not_answer)
+{
+    struct contract_log log = {0};
+
+    begin_noting();
+    contract_get("a", BACKEND_FLOCK, &log);
+    CONTRACT_UNTIL(keys() == 3);
+    redis_server_pause(servers[_i]);
+    restart_daemon();
+    CONTRACT_UNTIL(found == 1);
+    contract_backend = contract_other;
+    ck_assert(contract_is_busy("a"));
+    redis_server_resume(servers[_i]);
+}
+END_TEST
+
+START_TEST(lock_that_most_servers_have_lost_is_not_recovered)
+{
+    struct contract_log log = {0};
+
+    begin_noting();
+    contract_get("a", BACKEND_FLOCK, &log);
+    CONTRACT_UNTIL(keys() == 3);
+    server_do(0, "DEL", NULL);
+    server_do(1, "DEL", NULL);
+    restart_daemon();
+    CONTRACT_UNTIL(keys() == 0 && noted(0) + noted(1) + noted(2) == 0);
+    ck_assert_uint_eq(found, 0);
+}
+END_TEST
+
+START_TEST(lock_that_was_released_or_broken_is_not_noted_any_more)
+{
+    struct contract_log log = {0};
+
+    begin_noting();
+    struct backend_ticket *ticket = contract_get("a", BACKEND_FLOCK, &log);
+    CONTRACT_UNTIL(noted(0) == 1 && noted(1) == 1 && noted(2) == 1);
+    if (_i == 0) {
+        ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    } else {
+        contract_backend = contract_other;
+        ck_assert_int_eq(contract_revoke("a", 0), BACKEND_OK);
+    }
+    CONTRACT_UNTIL(noted(0) + noted(1) + noted(2) == 0);
+}
+END_TEST
+
 static TCase *failing_case(void)
 {
     TCase *tcase = tcase_create("servers that fail");
@@ -788,6 +912,10 @@ static TCase *failing_case(void)
     tcase_add_test(tcase, break_leaves_a_greater_number);
     tcase_add_test(tcase, name_is_not_free_because_most_have_forgotten_it);
     tcase_add_test(tcase, mount_ends_while_it_asks);
+    tcase_add_loop_test(tcase, lock_that_one_server_lacks_is_recovered_and_given_to_it_again, 0, 3);
+    tcase_add_loop_test(tcase, lock_is_recovered_while_one_server_does_not_answer, 0, 3);
+    tcase_add_test(tcase, lock_that_most_servers_have_lost_is_not_recovered);
+    tcase_add_loop_test(tcase, lock_that_was_released_or_broken_is_not_noted_any_more, 0, 2);
     return tcase;
 }
 
@@ -796,6 +924,8 @@ int main(void)
     static const struct contract redlock = {.name = "redlock",
                                             .open = open_redlock,
                                             .open_other = open_other,
+                                            .open_again = open_again,
+                                            .refuses_daemon_before = true,
                                             .open_relayed = open_relayed,
                                             .timeout = 5000,
                                             .pace = 10};

@@ -153,8 +153,8 @@ static int mount_open_zookeeper(struct mount *mount, struct backend **ret, char 
     return result;
 }
 
-static int mount_open_redlock(struct mount *mount, const struct redis_conn_options *conn, struct backend **ret,
-                              char *error, size_t error_size)
+static int mount_open_redlock(struct mount *mount, const struct redis_options *given, struct backend **ret, char *error,
+                              size_t error_size)
 {
     struct redis_uri servers[NETWORK_NODES] = {0};
     const struct redlock_uri uri = {mount->given.nodes, servers};
@@ -162,7 +162,7 @@ static int mount_open_redlock(struct mount *mount, const struct redis_conn_optio
         servers[i] = (struct redis_uri){.host = (char *)nodes_address(i), .port = 6379};
     }
     const struct redlock_options options = {
-        .uri = &uri, .conn = *conn, .ttl = mount->given.ttl, .seed = (uint32_t)world_random()};
+        .uri = &uri, .conn = given->conn, .identity = given->identity, .ttl = mount->given.ttl, .seed = given->seed};
     return redlock_new(&options, ret, error, error_size);
 }
 
@@ -192,7 +192,7 @@ static int mount_open_store(struct mount *mount, struct backend **ret, char *err
         .identity = identity,
     };
     if (mount->given.store == MOUNT_REDLOCK) {
-        return mount_open_redlock(mount, &options.conn, ret, error, error_size);
+        return mount_open_redlock(mount, &options, ret, error, error_size);
     }
     if (mount_has_nodes(mount->given.store)) {
         char *hosts[NETWORK_NODES + 1] = {NULL};

@@ -156,7 +156,7 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
         .moves = mount_has_nodes(plan->options.store),
         .unfair = plan->options.store == MOUNT_REDLOCK,
         .keeps = plan->options.store == MOUNT_LOCAL || plan->options.store == MOUNT_LOCAL_SYNC,
-        .recovers = plan->options.store != MOUNT_MEMORY && plan->options.store != MOUNT_REDLOCK,
+        .recovers = plan->options.store != MOUNT_MEMORY,
         .plain = zookeeper,
         .same_user = plan->options.owner_user,
         .forgets = plan->options.kernel.can_expire,

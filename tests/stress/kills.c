@@ -278,9 +278,13 @@ static void parse_kinds(char *text)
 static void parse(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"kills", required_argument, NULL, 'k'}, {"workers", required_argument, NULL, 'w'},
-        {"kinds", required_argument, NULL, 'i'}, {"ttl", required_argument, NULL, 't'},
-        {"seed", required_argument, NULL, 's'},  {NULL, 0, NULL, 0},
+        {"kills", required_argument, NULL, 'k'},
+        {"workers", required_argument, NULL, 'w'},
+        {"kinds", required_argument, NULL, 'i'},
+        {"ttl", required_argument, NULL, 't'},
+        {"seed", required_argument, NULL, 's'},
+        {"exclusive", no_argument, NULL, 'x'},
+        {NULL, 0, NULL, 0},
     };
     k.seed = (uint64_t)stress_now();
     for (int c; (c = getopt_long(argc, argv, "+", options, NULL)) != -1;) {
@@ -299,6 +303,9 @@ static void parse(int argc, char **argv)
             break;
         case 's':
             k.seed = strtoull(optarg, NULL, 10);
+            break;
+        case 'x':
+            k.exclusive = true;
             break;
         default:
             stress_die("usage: kills [OPTIONS] MOUNTPOINT PROGRAM ARGUMENT…");

@@ -33,6 +33,7 @@ struct kills {
     const char *mount;
     unsigned workers, kills, capacity;
     unsigned kinds; /* a bit for each enum kills_kind */
+    bool exclusive; /* there are no shared locks */
     uint64_t seed;
     struct kills_log *logs;
     struct kills_shared {

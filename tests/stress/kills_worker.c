@@ -287,7 +287,8 @@ static void worker_turn(struct worker *w)
         lock.kind = stress_below(&w->random, KILLS_KINDS);
     } while (!(w->k->kinds & 1U << lock.kind));
     bool bytes = lock.kind == KILLS_RANGE || lock.kind == KILLS_OFD;
-    bool sharing = lock.kind != KILLS_LEASE && lock.kind != KILLS_TICKET && stress_chance(&w->random, 25);
+    bool sharing =
+        !w->k->exclusive && lock.kind != KILLS_LEASE && lock.kind != KILLS_TICKET && stress_chance(&w->random, 25);
     lock.mode = sharing ? HISTORY_SHARED : HISTORY_EXCLUSIVE;
     lock.slot = bytes ? stress_below(&w->random, KILLS_SLOTS) : KILLS_SLOTS;
     if (lock.kind == KILLS_TICKET) {

@@ -2,9 +2,12 @@
 -- an earlier holder, or of a claim without a majority; but not if NUMBER is greater: then the lock was broken, or another
 -- has held it since.
 --
--- ARGV: token, ttl of the key, leaf; the record; give
+-- KEYS 5: MINE
+-- ARGV: token, ttl of the key, leaf; the record; give; the note ('': none), and its score
 -- → {'ok'} | {'given'} | {'gone'} | {'held', …}
+local MINE = KEYS[5]
 local token, ttl, leaf, number, give = ARGV[1], ARGV[2], ARGV[3], ARGV[8], ARGV[11] == '1'
+local note, score = ARGV[12], ARGV[13]
 local value, word = holder(), 'ok'
 if value == token then
   if tonumber(ttl) >= tonumber(ARGV[4]) or call('PTTL', L) < tonumber(ttl) then -- a ttl below the record's extends nothing
@@ -22,4 +25,8 @@ write_record(token, 4)
 call('PEXPIRE', RECORD, call('PTTL', L))
 call('ZADD', LIST, 0, leaf)
 if last_number() < tonumber(number) then call('SET', NUMBER, number, 'PX', NUMBER_KEPT) end
+if note ~= '' then
+  call('ZADD', MINE, score, note)
+  call('PEXPIRE', MINE, NUMBER_KEPT)
+end
 return {word}

@@ -1,9 +1,11 @@
 -- release: removes the key whose value has this digest.
 --
+-- KEYS 5: MINE
 -- ARGV: SHA-1 of the token, leaf, channel, why ('': its holder releases it; else the reason of a revocation), its number
--- or 0, guard (ms for which the key stays, with a token that nobody extends; 0: none)
+-- or 0, guard (ms for which the key stays, with a token that nobody extends; 0: none), the note in MINE ('': none)
 -- → {'ok', 1, or 0 if there was no such key}
-local digest, leaf, channel, why, number, guard = unpack(ARGV)
+local MINE = KEYS[5]
+local digest, leaf, channel, why, number, guard, note = unpack(ARGV)
 local value, ended = holder(), 0
 if value and redis.sha1hex(value) == digest then
   if why ~= '' then call('PUBLISH', channel, 'e ' .. value:sub(1, 64) .. ' ' .. why) end
@@ -22,6 +24,7 @@ end
 if why ~= '' and number ~= '0' and last_number() <= tonumber(number) then -- so that its holder cannot restore it: see hold.lua
   call('SET', NUMBER, text(number + 1), 'PX', NUMBER_KEPT)
 end
+if note ~= '' then redis.pcall('ZREM', MINE, note) end
 if not value then
   call('DEL', RECORD)
   call('ZREM', LIST, leaf)

@@ -1,0 +1,261 @@
+/* recover: the leases and handle locks that this mount held when it last ended.
+ *
+ * Each server has notes of them (MINE of head.lua).  This asks all servers for each lock that a majority has noted, and
+ * gives it another token.  A lock that a majority has is recovered, with what is left of its term on a majority; it is
+ * renewed now if its owner lives or a process has its file open.  Any other is lost.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/redlock/private.h"
+
+#define RECOVER_PART 500    /* notes of one answer */
+#define RECOVER_PENDING 100 /* locks that are asked for at a time */
+#define RECOVER_TRIES 4     /* while too few servers answer */
+
+/* Words of an answer of recover.lua. */
+enum recover_field { NUMBER = 1, KIND, AGE, TTL, LEFT, REVISION, META, CONTENT };
+
+struct redlock_recovery {
+    GHashTable *notes;    /* note -> its score, as text; of locks that were not requested yet */
+    guint part;           /* of the notes, to request next */
+    unsigned tries, open; /* requests for notes that failed; pending requests for locks */
+    bool warned;          /* that the servers do not answer */
+    backend_recover_each *found;
+    void *arg;
+};
+
+void redlock_recover_stop(struct redlock *r)
+{
+    if (r->recovery) {
+        g_hash_table_unref(r->recovery->notes);
+        g_clear_pointer(&r->recovery, g_free);
+    }
+}
+
+static void recover_warn(struct redlock_recovery *recovery)
+{
+    if (!recovery->warned) {
+        log_warning("the servers do not answer which locks this mount held before: they will run out");
+    }
+    recovery->warned = true;
+}
+
+/* --- a lock --- */
+
+/* For how long at least a majority has the key, from when the requests were sent, ms. */
+static int64_t recover_time_left(const struct redlock_flow *flow)
+{
+    int64_t left[VOTE_SERVERS], most = 0;
+    unsigned count = 0, majority = vote_majority(flow->r->count);
+    for (unsigned i = 0; i < flow->r->count; i++) {
+        const struct redlock_ballot *ballot = &flow->poll->ballots[i];
+        if (strcmp(redlock_ballot_text(ballot, 0), "ok") == 0) {
+            left[count++] = MAX(redlock_ballot_number(ballot, LEFT), 0);
+        }
+    }
+    for (unsigned i = 0; i < count; i++) {
+        unsigned as_long = 0;
+        for (unsigned k = 0; k < count; k++) {
+            as_long += left[k] >= left[i];
+        }
+        most = as_long >= majority ? MAX(most, left[i]) : most;
+    }
+    return most;
+}
+
+static void recover_restore(struct redlock_flow *flow)
+{
+    struct redlock *r = flow->r;
+    const struct redlock_ballot *newest = redlock_poll_best(flow->poll, "ok", REVISION);
+    int64_t kind = redlock_ballot_number(newest, KIND);
+    int64_t number = redlock_ballot_number(redlock_poll_best(flow->poll, "ok", NUMBER), NUMBER);
+    if (number <= 0 || kind < BACKEND_LEASE || kind > BACKEND_FCNTL) { /* it was never granted */
+        redlock_flow_undo(r, flow->name, flow->id);
+        return;
+    }
+    GBytes *meta = redlock_ballot_bytes(newest, META, REDLOCK_META_MAX),
+           *content = redlock_ballot_bytes(newest, CONTENT, REDLOCK_CONTENT_MAX);
+    struct backend_claim claim = {.kind = (enum backend_kind)kind,
+                                  .mode = BACKEND_EXCLUSIVE,
+                                  .ttl = MAX(redlock_ballot_number(newest, TTL), 1),
+                                  .meta = meta,
+                                  .content = g_bytes_get_size(content) > 0 ? content : NULL};
+    clock_ms sent = redlock_poll_sent(flow->poll, "ok");
+    int64_t left = MIN(recover_time_left(flow), claim.ttl);
+    struct remote_ticket *t = remote_ticket_restore(
+        &r->remote, flow->name, &claim,
+        &(struct remote_restored){.id = flow->id,
+                                  .fence = (uint64_t)number,
+                                  .acquired = clock_now() - MAX(redlock_ballot_number(newest, AGE), 0),
+                                  .deadline = remote_deadline(sent + left - claim.ttl, claim.ttl)});
+    uint64_t revision = (uint64_t)MAX(redlock_ballot_number(newest, REVISION), 0);
+    r->revisions = MAX(r->revisions, revision);
+    r->longest = MAX(r->longest, MIN(claim.ttl, REDLOCK_LONGEST));
+    redlock_hold_new(r, t, flow->id, revision);
+    r->recovery->found(r->recovery->arg, flow->name, &t->head, meta, content);
+    t->due = clock_now(); /* renewed now, if its owner lives, or a process has its file open */
+    remote_ticket_schedule(&r->remote, t);
+    g_bytes_unref(meta);
+    g_bytes_unref(content);
+}
+
+static void recover_ask_more(struct redlock *r);
+
+static void recover_ask_lock(struct redlock_flow *flow);
+
+static void recover_on_lock(struct redlock_flow *flow)
+{
+    struct redlock *r = flow->r;
+    enum vote_verdict verdict = vote_verdict(&flow->poll->vote, "ok", NULL);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    if (verdict == VOTE_AWAY && flow->tries++ < RECOVER_TRIES) {
+        redlock_poll_close(flow->poll, true);
+        redlock_flow_continue_later(flow, REDLOCK_RETRY, recover_ask_lock);
+        return;
+    }
+    if (verdict == VOTE_WON) {
+        recover_restore(flow);
+    } else if (verdict == VOTE_AWAY) {
+        recover_warn(r->recovery);
+    } else {
+        redlock_flow_undo(r, flow->name, flow->id);
+        if (flow->pid != 0) {
+            remote_log_lost(flow->name, flow->pid);
+        }
+    }
+    redlock_flow_end(flow, true);
+    r->recovery->open--;
+    recover_ask_more(r);
+}
+
+static void recover_ask_lock(struct redlock_flow *flow)
+{
+    struct redlock *r = flow->r;
+    redlock_poll_key(r, 0, flow->name);
+    redlock_poll_key(r, 'R', flow->name);
+    redlock_poll_key(r, 'N', flow->name);
+    redlock_poll_key(r, 'L', flow->name);
+    redlock_poll_fill_mine(r);
+    redlock_poll_text(r, flow->former);
+    redlock_poll_text(r, flow->id);
+    redlock_poll_fill_note(r, flow->former, flow->name);
+    redlock_poll_fill_note(r, flow->id, flow->name);
+    redlock_poll_number(r, flow->pid);
+    redlock_flow_poll(flow, REDLOCK_RECOVER, r->timeout, recover_on_lock);
+}
+
+/* A server may hold anything. */
+static bool recover_is_note(struct redlock *r, const char *note)
+{
+    char id[REMOTE_ID_SIZE];
+    g_strlcpy(id, note, sizeof id);
+    return remote_is_id(id) && note[REMOTE_ID_SIZE - 1] == ' ' && remote_is_path(note + REMOTE_ID_SIZE) &&
+           redis_key_allowed(&r->keys, note + REMOTE_ID_SIZE);
+}
+
+/* The next locks; or ends. */
+static void recover_ask_more(struct redlock *r)
+{
+    struct redlock_recovery *recovery = r->recovery;
+    GHashTableIter each;
+    gpointer note, score;
+    g_hash_table_iter_init(&each, recovery->notes);
+    while (recovery->open < RECOVER_PENDING && g_hash_table_iter_next(&each, &note, &score)) {
+        struct redlock_flow *flow = redlock_flow_new(r, NULL, (const char *)note + REMOTE_ID_SIZE);
+        flow->former = g_strndup(note, REMOTE_ID_SIZE - 1);
+        flow->pid = atoi(score);
+        remote_make_id(flow->id);
+        g_hash_table_iter_remove(&each);
+        recovery->open++;
+        recover_ask_lock(flow);
+    }
+    if (recovery->open == 0) {
+        redlock_recover_stop(r);
+    }
+}
+
+/* --- the notes --- */
+
+static void recover_ask_notes(struct redlock_flow *flow);
+
+static void recover_on_notes(struct redlock_flow *flow)
+{
+    struct redlock *r = flow->r;
+    struct redlock_recovery *recovery = r->recovery;
+    enum vote_verdict verdict = vote_verdict(&flow->poll->vote, "notes", NULL);
+    bool more = false;
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    if (verdict != VOTE_WON && recovery->tries++ < RECOVER_TRIES) {
+        redlock_poll_close(flow->poll, true);
+        redlock_flow_continue_later(flow, REDLOCK_RETRY, recover_ask_notes);
+        return;
+    }
+    if (verdict != VOTE_WON) {
+        recover_warn(recovery);
+    }
+    for (unsigned i = 0; verdict == VOTE_WON && i < r->count; i++) {
+        const struct redlock_ballot *ballot = &flow->poll->ballots[i];
+        guint words = ballot->words ? ballot->words->len : 0;
+        for (guint k = 1; k + 1 < words; k += 2) {
+            const char *note = redlock_ballot_text(ballot, k);
+            if (recover_is_note(r, note)) {
+                g_hash_table_replace(recovery->notes, g_strdup(note), g_strdup(redlock_ballot_text(ballot, k + 1)));
+            }
+        }
+        more = more || words > 2 * RECOVER_PART;
+    }
+    recovery->part++;
+    if (more) {
+        recover_ask_notes(flow);
+    } else {
+        redlock_flow_end(flow, true);
+        recover_ask_more(r);
+    }
+}
+
+static void recover_ask_notes(struct redlock_flow *flow)
+{
+    struct redlock *r = flow->r;
+    int64_t first = (int64_t)r->recovery->part * RECOVER_PART;
+    redlock_poll_fill_mine(r);
+    redlock_poll_number(r, first);
+    redlock_poll_number(r, first + RECOVER_PART - 1);
+    redlock_flow_poll(flow, REDLOCK_MINE, r->timeout, recover_on_notes);
+}
+
+/* --- the beginning --- */
+
+static void recover_on_limit(struct ev_loop *loop, ev_timer *limit, int events)
+{
+    (void)loop, (void)events;
+    *(bool *)limit->data = true;
+}
+
+/* Returns after the time of a request at most; the rest is recovered while the mount serves. */
+void redlock_recover(struct remote *remote, backend_recover_each *found, void *arg)
+{
+    struct redlock *r = (struct redlock *)remote;
+    bool late = false;
+    ev_timer limit;
+    if (!r->notes) {
+        return;
+    }
+    ev_timer_init(&limit, recover_on_limit, (double)r->timeout / 1000, 0);
+    limit.data = &late;
+    ev_now_update(remote->loop);
+    ev_timer_start(remote->loop, &limit);
+    r->recovery = g_new0(struct redlock_recovery, 1);
+    *r->recovery = (struct redlock_recovery){
+        .notes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free), .found = found, .arg = arg};
+    recover_ask_notes(redlock_flow_new(r, NULL, ""));
+    while (r->recovery && !late) {
+        ev_run(remote->loop, EVRUN_ONCE);
+    }
+    ev_timer_stop(remote->loop, &limit);
+}
