@@ -219,10 +219,12 @@ static void names_unlink_known(void *arg, enum backend_result result, const stru
     if (names_release_granted(r)) { /* meanwhile */
         return;
     }
+    struct node *node = tree_find(r->fs->tree, r->other, r->name);
     if (result != BACKEND_OK) {
         request_reply(r, -ENOLCK);
-    } else if (info->type == BACKEND_NOTHING) {
-        names_forget(r, tree_find(r->fs->tree, r->other, r->name));
+    } else if (info->type == BACKEND_NOTHING &&
+               !(node && hold_find_first(node))) { /* the answer may be of before a grant */
+        names_forget(r, node);
         request_reply(r, -ENOENT);
     } else {
         request_reply(r, info->type == BACKEND_DIRECTORY ? -EISDIR : -EPERM);

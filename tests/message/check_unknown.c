@@ -80,6 +80,21 @@ START_TEST(unlink_waits_for_the_answer_to_the_claim)
 }
 END_TEST
 
+START_TEST(unlink_refuses_what_was_granted_since_the_store_saw_nothing)
+{
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    fake_backend_hold(w->fake, FAKE_STAT, true);
+    w->pid = bob;
+    uint64_t removed = wire_unlink(w, "L");
+    ck_assert(wire_waits(w, removed));
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    fake_backend_refuse(w->fake, FAKE_STAT, 0, BACKEND_OK);
+    ck_assert_int_eq(wire_result(w, removed), EPERM);
+    ck_assert(held_as("L", BACKEND_FLOCK));
+}
+END_TEST
+
 START_TEST(answers_may_come_in_another_order)
 {
     fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
@@ -482,6 +497,7 @@ int main(void)
     tcase_add_test(cases, acquiring_without_the_service_is_enolck);
     tcase_add_test(cases, looking_up_without_the_service_is_eio_never_enoent);
     tcase_add_test(cases, unlink_waits_for_the_answer_to_the_claim);
+    tcase_add_test(cases, unlink_refuses_what_was_granted_since_the_store_saw_nothing);
     tcase_add_test(cases, answers_may_come_in_another_order);
     tcase_add_test(cases, exclusive_creates_that_race_have_one_winner);
     tcase_add_test(cases, open_waits_for_a_lease_that_is_not_answered);

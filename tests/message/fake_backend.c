@@ -77,7 +77,7 @@ static void fake_complete(struct fake_backend *fake, struct fake_pending *p, enu
         break;
     case FAKE_STAT:
     case FAKE_TEST:
-        p->known(p->arg, result, NULL);
+        p->known(p->arg, result, result == BACKEND_OK ? &info : NULL);
         break;
     case FAKE_LIST:
         p->listed(p->arg, result, NULL, 0);

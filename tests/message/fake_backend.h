@@ -47,7 +47,7 @@ unsigned fake_backend_count(const struct fake_backend *fake, enum fake_call call
 void fake_backend_answer(struct fake_backend *fake, enum fake_call call, unsigned nth);
 /* Carries out the oldest acquire held back; fake_backend_answer completes it. */
 void fake_backend_carry_out(struct fake_backend *fake);
-/* Completes it with this result; nothing is carried out. */
+/* Completes it with this result; nothing is carried out.  OK of a stat: there is nothing. */
 void fake_backend_refuse(struct fake_backend *fake, enum fake_call call, unsigned nth, enum backend_result result);
 /* From now on calls of this kind fail so; BACKEND_OK: no more. */
 void fake_backend_fail(struct fake_backend *fake, enum fake_call call, enum backend_result result);
