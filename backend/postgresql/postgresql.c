@@ -173,7 +173,6 @@ static void postgresql_free(struct remote *r, bool holds)
         g_ptr_array_unref(p->renewals->pdata[i]);
     }
     g_ptr_array_unref(p->renewals);
-    g_hash_table_unref(p->stats_again);
     g_clear_pointer(&p->gathered, g_ptr_array_unref);
     g_free(p->identity);
     g_free(p->host);
@@ -270,7 +269,6 @@ int postgresql_new(const struct postgresql_options *options, struct backend **re
     p->identity = g_strdup(options->identity ? options->identity : p->mount);
     p->host = g_strdup(host);
     p->renewals = g_ptr_array_new();
-    p->stats_again = g_hash_table_new(g_direct_hash, g_direct_equal);
     LIST_INIT(&p->revocations);
     ev_prepare_init(&p->gathering, postgresql_on_gathered);
     ev_set_priority(&p->gathering, EV_MINPRI);

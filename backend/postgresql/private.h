@@ -207,8 +207,7 @@ struct postgresql {
     int64_t clock_ahead; /* ms: the server's clock less ours, in its last report; 0: none yet */
     GPtrArray *gathered; /* struct remote_request: renewals of this turn of the loop; or NULL */
     ev_prepare gathering;
-    GPtrArray *renewals;     /* arrays like `gathered`: that one, and those that are pending */
-    GHashTable *stats_again; /* set of struct remote_request: stats that were repeated */
+    GPtrArray *renewals; /* arrays like `gathered`: that one, and those that are pending */
     LIST_HEAD(, pq_revocation) revocations;
     struct pq_recovery *recovery;
 };

@@ -105,6 +105,8 @@ static bool request_is_expired(const struct postgresql *p, const PGresult *rows,
     return strcmp(pq_text(rows, 0, "mount"), p->mount) == 0 && (!info->ticket || info->ticket->deadline <= clock_now());
 }
 
+static void request_test(struct remote_request *request);
+
 static void request_on_tested(void *arg, const struct pq_answer *given)
 {
     struct remote_request *request = arg;
@@ -113,11 +115,14 @@ static void request_on_tested(void *arg, const struct pq_answer *given)
     if (answer.result == BACKEND_BUSY) {
         info.holders = 1;
         pq_describe(request->r, request->name, given->rows, &info);
-        if (request_is_expired(postgresql_of(request), given->rows, &info)) {
-            info.type = BACKEND_NOTHING;
+        bool expired = request_is_expired(postgresql_of(request), given->rows, &info);
+        if (expired && !request->verified) { /* another may be named behind its release */
+            request->verified = true;
+            pq_info_clear(&info);
+            request_test(request);
+            return;
         }
-    }
-    if (answer.result == BACKEND_BUSY) {
+        info.type = expired ? BACKEND_NOTHING : info.type;
         answer.result = BACKEND_OK;
     }
     request_answer(request, given, &answer);
@@ -144,15 +149,10 @@ static void request_test(struct remote_request *request)
 
 static void request_send_stat(struct remote_request *request);
 
-/* A stat is repeated at most once. */
-static bool request_is_again(const struct remote_request *request)
-{
-    return g_hash_table_contains(postgresql_of(request)->stats_again, request);
-}
-
+/* At most once. */
 static void request_ask_again(struct remote_request *request)
 {
-    g_hash_table_add(postgresql_of(request)->stats_again, request);
+    request->verified = true;
     request_send_stat(request);
 }
 
@@ -175,7 +175,7 @@ static bool request_stat_again(struct remote_request *request, const struct back
         lock = g_hash_table_lookup(request->r->queues, directory);
     }
     g_free(directory);
-    struct remote_ticket *t = lock && !request_is_again(request) && !info->ticket ? LIST_FIRST(&lock->tickets) : NULL;
+    struct remote_ticket *t = lock && !request->verified && !info->ticket ? LIST_FIRST(&lock->tickets) : NULL;
     while (t && !request_is_contradicted(t, info)) {
         t = LIST_NEXT(t, link);
     }
@@ -220,7 +220,7 @@ static void request_on_stat(void *arg, const struct pq_answer *given)
     if (given->outcome == REMOTE_ANSWERED) {
         request_read_stat(p, request, given->rows, &info);
         bool expired = info.type == BACKEND_LOCK && request_is_expired(p, given->rows, &info);
-        if (expired && info.holders > 1 && !request_is_again(request)) { /* show one of the other holders */
+        if (expired && info.holders > 1 && !request->verified) { /* show one of the other holders */
             pq_info_clear(&info);
             request_ask_again(request);
             return;
@@ -231,7 +231,6 @@ static void request_on_stat(void *arg, const struct pq_answer *given)
             return;
         }
     }
-    g_hash_table_remove(p->stats_again, request);
     request_answer(request, given, &answer);
     pq_info_clear(&info);
 }

@@ -8,6 +8,7 @@
 struct procedure_values {
     struct backend_info info;
     GArray *segments; /* or NULL */
+    bool again;       /* the request is sent again */
 };
 
 /* --- acquire, test --- */
@@ -145,8 +146,9 @@ static void procedure_read_test(const struct remote_request *request, const stru
     } else if (strcmp(word, "busy") == 0) {
         *info = (struct backend_info){.type = BACKEND_LOCK, .holders = 1};
         redis_describe(r, request->name, given->reply, 1, info);
-        if (redis_is_expired(r, given->reply, 1, info)) {
+        if (redis_is_expired(r, given->reply, 1, info)) { /* another may be named behind its release */
             info->type = BACKEND_NOTHING;
+            values->again = !request->verified;
         }
     }
 }
@@ -339,7 +341,12 @@ void redis_procedure_answer(struct remote_request *request, const struct redis_a
     struct remote_answer answer = {
         .outcome = given->outcome, .sent = given->sent, .repeated = given->repeated || request->repeated};
     procedures[request->procedure].read(request, given, &answer, &values);
-    request->on_answer(request, &answer);
+    if (values.again) {
+        request->verified = true;
+        redis_procedure_send(request, NULL, 0);
+    } else {
+        request->on_answer(request, &answer);
+    }
     g_clear_pointer(&values.segments, g_array_unref);
     redis_info_clear(&values.info);
 }

@@ -51,7 +51,6 @@ void redis_info_clear(struct backend_info *info)
 struct redis_stat_flow {
     LIST_ENTRY(redis_stat_flow) link; /* r->stats */
     struct remote_request *request;
-    bool verified; /* the answer was not what this mount holds, and was asked for once more */
 };
 
 static void stat_flow_free(struct redis_stat_flow *flow)
@@ -109,7 +108,7 @@ static bool stat_verify(struct redis_stat_flow *flow, const struct backend_info 
         lock = g_hash_table_lookup(request->r->queues, directory);
     }
     g_free(directory);
-    t = lock && !flow->verified && !info->ticket ? LIST_FIRST(&lock->tickets) : NULL;
+    t = lock && !request->verified && !info->ticket ? LIST_FIRST(&lock->tickets) : NULL;
     while (t && !stat_contradicts(t, info)) {
         t = LIST_NEXT(t, link);
     }
@@ -117,7 +116,7 @@ static bool stat_verify(struct redis_stat_flow *flow, const struct backend_info 
         return false;
     }
     remote_verify(request->r, lock, NULL);
-    flow->verified = true;
+    request->verified = true;
     stat_send(flow, false);
     return true;
 }
@@ -172,9 +171,9 @@ static void stat_on_answer(void *arg, const struct redis_answer *given)
     struct backend_info info = {.type = BACKEND_NOTHING};
     enum backend_result result = stat_read(r, request->name, given, &info);
     bool expired = info.type == BACKEND_LOCK && redis_is_expired(r, reply, 1, &info);
-    if (expired && info.holders > 1 && !flow->verified) { /* another holder may be named */
+    if (expired && info.holders > 1 && !request->verified) { /* another holder may be named */
         redis_info_clear(&info);
-        flow->verified = true;
+        request->verified = true;
         stat_send(flow, true);
         return;
     }

@@ -209,6 +209,7 @@ struct remote_request {
     struct remote_request *reverted;    /* and which waits for that; or NULL */
     bool undo_failed;                   /* of convert: it could not be reverted before */
     bool repeated;                      /* for the store: an attempt by other means may have been carried out */
+    bool verified;                      /* of test and stat, for the store: it was sent again to verify the answer */
 };
 
 /* What a store gives.  Every member is set unless it says NULL. */

@@ -429,13 +429,21 @@ struct backend_info contract_stat(const char *name)
     return answer.info;
 }
 
-struct backend_info contract_test(const char *name, const struct backend_claim *claim)
+struct backend_info contract_test_and_release(const char *name, const struct backend_claim *claim,
+                                              struct backend_ticket *ticket)
 {
     struct answer answer = {0};
 
     backend_test(contract_backend, name, claim, on_known, &answer);
+    if (ticket)
+        backend_release(contract_backend, ticket, NULL, NULL);
     CONTRACT_UNTIL(answer.told);
     return answer.info;
+}
+
+struct backend_info contract_test(const char *name, const struct backend_claim *claim)
+{
+    return contract_test_and_release(name, claim, NULL);
 }
 
 static void on_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)

@@ -137,6 +137,9 @@ enum backend_result contract_release_range(struct backend_ticket *ticket, uint64
 /* Known of a name; meta and content are kept until the next scenario. */
 struct backend_info contract_stat(const char *name);
 struct backend_info contract_test(const char *name, const struct backend_claim *claim);
+/* The same; the ticket is released while the answer is on its way. */
+struct backend_info contract_test_and_release(const char *name, const struct backend_claim *claim,
+                                              struct backend_ticket *ticket);
 
 /* All names of a directory, read `part` at a time, joined with spaces and with
  * a slash behind directories; borrowed until the next call. */

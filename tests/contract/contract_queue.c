@@ -75,6 +75,22 @@ START_TEST(test_tells_the_lowest_range_of_several)
 }
 END_TEST
 
+START_TEST(test_that_crosses_a_release_tells_the_next_range)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = range(NULL, 99, 0, BACKEND_RANGE_MAX);
+    struct backend_info info;
+
+    if (!contract_can(BACKEND_CAN_RANGE))
+        return;
+    ck_assert_int_eq(lock_range(&log[0], 1, 10, 15), BACKEND_OK);
+    ck_assert_int_eq(lock_range(&log[1], 2, 20, 29), BACKEND_OK);
+    info = contract_test_and_release("a", &claim, owned[1]);
+    ck_assert_int_eq(info.type, BACKEND_LOCK);
+    ck_assert(info.start == 20 || info.start == 10); /* as it was before, or behind it */
+}
+END_TEST
+
 START_TEST(ranges_that_do_not_overlap_hold_together)
 {
     struct contract_log log[2] = {{0}};
@@ -629,6 +645,7 @@ TCase *contract_range_case(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
     tcase_add_test(tcase, test_tells_the_lowest_range_of_several);
+    tcase_add_test(tcase, test_that_crosses_a_release_tells_the_next_range);
     tcase_add_test(tcase, ranges_that_do_not_overlap_hold_together);
     tcase_add_test(tcase, giving_back_the_middle_splits_a_range);
     tcase_add_test(tcase, what_a_lock_owner_holds_is_one_ticket);
