@@ -542,7 +542,17 @@ static inline void backend_watch(struct backend *b, const char *name)
  * meta and content.  It still holds, before all waiters.  It has no identity: the numbers of handles and lock owners
  * have changed.  Its user renews and releases it as any handle lock; backend_set must keep the form of its meta.  If
  * `found` returns false, it is not renewed, and ends with its term.  Waiting handle locks are not found: their waits
- * ended with the daemon.  A store that cannot keep handle locks finds none; `memory` keeps nothing. */
+ * ended with the daemon.  A store that cannot keep handle locks finds none; `memory` keeps nothing.
+ *
+ * The daemon before may still run: it was stopped, or what it has sent arrives late.  So a recovered ticket belongs to
+ * one incarnation of the mount: its record in the store names the new daemon's channel (Redis), or it gets a new ticket
+ * id (Redlock, PostgreSQL).  A renewal, release, change or conversion by the daemon before finds no such ticket.  This
+ * costs nothing while nobody restarts: the scripts compare what they read anyway.  On
+ * `local` no second daemon starts, and on ZooKeeper none gets the session: the state directory is locked.
+ *
+ * A new claim of the daemon before is not refused.  It is safe: exclusion is between tickets, whichever daemon asked
+ * for them.  If a process still uses the earlier mount, it is a holder like any other; if not, nobody renews the
+ * ticket, and it ends with its term. */
 static inline void backend_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     b->operations->recover(b, found, arg);

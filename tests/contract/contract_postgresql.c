@@ -62,6 +62,7 @@ int main(void)
                                                .open = open_postgresql,
                                                .open_other = open_other,
                                                .open_again = open_again,
+                                               .refuses_daemon_before = true,
                                                .open_relayed = open_relayed,
                                                .timeout = RELAYED_TIMEOUT,
                                                .pace = 10};
