@@ -95,28 +95,16 @@ static void postgresql_on_down(void *context, const char *why)
     log_warning("%s: the connection is lost: %s", pq_link_address(p->link), why);
 }
 
-/* "g ID": the ticket holds; "a ID": a waiting ticket must try again; "w ID": another ticket waits for this holder; "e
- * ID WHY": the ticket has ended; "s MOUNT NUMBER": confirm a revocation to that mount; "h NUMBER": it was confirmed; "f
- * PATH NAME": the lock was released; "v STAMP": this is the epoch, whose grace period may have ended. */
+/* See remote_on_message; also "s MOUNT SERIAL": confirm a revocation to that mount; "f PATH NAME": the lock was
+ * released; "v STAMP": this is the epoch, whose grace period may have ended. */
 static void postgresql_on_notified(void *context, const char *text)
 {
-    static const char *const ours[] = {
-        [REMOTE_GRANTED] = "g", [REMOTE_MAY_BE_FREE] = "a", [REMOTE_WANTED] = "w", [REMOTE_ENDED] = "e"};
     struct postgresql *p = context;
     char **words = g_strsplit(text, " ", 3);
     guint count = g_strv_length(words);
-    for (guint i = 0; i < G_N_ELEMENTS(ours) && count > 1; i++) {
-        if (strcmp(words[0], ours[i]) == 0 && (i != REMOTE_ENDED || count > 2)) {
-            enum backend_end why = i == REMOTE_ENDED ? pq_end(words[2]) : BACKEND_LOST;
-            if (i != REMOTE_ENDED || !remote_verify_end(&p->remote, words[1], why)) {
-                remote_on_event(&p->remote, words[1], i, why);
-            }
-        }
-    }
+    remote_on_message(&p->remote, words);
     if (count > 2 && strcmp(words[0], "s") == 0) {
         pq_revoke_on_confirm_request(p, words[1], words[2]);
-    } else if (count > 1 && strcmp(words[0], "h") == 0) {
-        pq_revoke_on_confirmed(p, words[1]);
     } else if (count > 1 && strcmp(words[0], "v") == 0 && strcmp(words[1], p->epoch.stamp) == 0 &&
                !epoch_is_closed(&p->epoch)) {
         ; /* as it is known */
@@ -162,7 +150,6 @@ static void postgresql_free(struct remote *r, bool holds)
     struct postgresql *p = (struct postgresql *)r;
     (void)holds;
     pq_recover_stop(p);
-    pq_revoke_end_all(p);
     epoch_clear(&p->epoch);
     if (r->loop) {
         ev_clear_pending(r->loop, &p->gathering);
@@ -269,7 +256,6 @@ int postgresql_new(const struct postgresql_options *options, struct backend **re
     p->identity = g_strdup(options->identity ? options->identity : p->mount);
     p->host = g_strdup(host);
     p->renewals = g_ptr_array_new();
-    LIST_INIT(&p->revocations);
     ev_prepare_init(&p->gathering, postgresql_on_gathered);
     ev_set_priority(&p->gathering, EV_MINPRI);
     p->gathering.data = p;

@@ -208,7 +208,6 @@ struct postgresql {
     GPtrArray *gathered; /* struct remote_request: renewals of this turn of the loop; or NULL */
     ev_prepare gathering;
     GPtrArray *renewals; /* arrays like `gathered`: that one, and those that are pending */
-    LIST_HEAD(, pq_revocation) revocations;
     struct pq_recovery *recovery;
 };
 
@@ -245,11 +244,8 @@ void pq_send_renewals(struct postgresql *p);
 /* --- revoke.c --- */
 
 void pq_revoke(struct remote_request *request);
-enum backend_end pq_end(const char *why);
 /* The mount with that channel has revoked tickets of this mount, and waits until their ends are reported here. */
 void pq_revoke_on_confirm_request(struct postgresql *p, const char *mount, const char *number);
-void pq_revoke_on_confirmed(struct postgresql *p, const char *number);
-void pq_revoke_end_all(struct postgresql *p);
 
 /* --- recover.c --- */
 

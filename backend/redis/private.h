@@ -45,7 +45,6 @@ struct redis {
     struct redis_conn *conn;
     struct redis_keys keys;
     char mount[24]; /* "lfs:m" and 60 random bits: the mount's channel */
-    LIST_HEAD(, redis_revocation) revocations;
     LIST_HEAD(, redis_listing) listings;
     GStringChunk *arena; /* keys and words of the call that is being built */
     GArray *arguments;   /* struct redis_argument: its KEYS, in order */
@@ -186,14 +185,8 @@ void redis_watch_lock(struct remote *remote, struct remote_ticket *t);
 /* --- revoke.c --- */
 
 void redis_revoke(struct remote_request *request);
-/* The end that a message names. */
-enum backend_end redis_end(const char *why);
 /* The mount with that channel has ended tickets, and asks this mount to confirm that it has read so. */
 void redis_revoke_confirm(struct redis *r, const char *mount, const char *number);
-/* Another mount confirms that it has read what this one has ended. */
-void redis_revoke_confirmed(struct redis *r, const char *number);
-/* At the end: completions are not called. */
-void redis_revoke_end_all(struct redis *r);
 
 /* --- stat.c --- */
 

@@ -69,28 +69,14 @@ static void redis_on_down(void *context, const char *why)
     log_warning("the Redis server is away: %s", why);
 }
 
-/* "g TICKET": it holds; "a TICKET": it waits, and is to ask again; "w TICKET":
- * somebody waits for what it holds; "e TICKET WHY": it has ended; "s MOUNT NUMBER":
- * say to that mount when this is heard; "h NUMBER": it was. */
+/* See remote_on_message; besides "s MOUNT SERIAL": confirm to that mount that this was read. */
 static void redis_on_message(void *context, const char *data, size_t length)
 {
-    static const char *const ours[] = {
-        [REMOTE_GRANTED] = "g", [REMOTE_MAY_BE_FREE] = "a", [REMOTE_WANTED] = "w", [REMOTE_ENDED] = "e"};
     struct redis *r = context;
     char *text = g_strndup(data, length), **words = g_strsplit(text, " ", 3);
-    guint count = g_strv_length(words);
-    for (guint i = 0; i < G_N_ELEMENTS(ours) && count > 1; i++) {
-        if (strcmp(words[0], ours[i]) == 0 && (i != REMOTE_ENDED || count > 2)) {
-            enum backend_end why = i == REMOTE_ENDED ? redis_end(words[2]) : BACKEND_LOST;
-            if (i != REMOTE_ENDED || !remote_verify_end(&r->remote, words[1], why)) {
-                remote_on_event(&r->remote, words[1], i, why);
-            }
-        }
-    }
-    if (count > 2 && strcmp(words[0], "s") == 0) {
+    remote_on_message(&r->remote, words);
+    if (g_strv_length(words) > 2 && strcmp(words[0], "s") == 0) {
         redis_revoke_confirm(r, words[1], words[2]);
-    } else if (count > 1 && strcmp(words[0], "h") == 0) {
-        redis_revoke_confirmed(r, words[1]);
     }
     g_strfreev(words);
     g_free(text);
@@ -152,7 +138,6 @@ static void redis_free(struct remote *remote, bool holds)
     redis_uncontended_stop(r);
     redis_stat_end_all(r);
     redis_directory_end_all(r);
-    redis_revoke_end_all(r);
     redis_list_end_all(r);
     epoch_clear(&r->epoch);
     redis_conn_free(r->conn);
@@ -280,7 +265,6 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->arguments = g_array_new(FALSE, FALSE, sizeof(struct redis_argument));
     r->packed = g_byte_array_new();
     pack_map(r->packed);
-    LIST_INIT(&r->revocations);
     LIST_INIT(&r->listings);
     redis_keys_set_identity(&r->keys, options->identity ? options->identity : r->mount);
     r->address = redis_uri_show(&conn.uri);

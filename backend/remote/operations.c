@@ -301,6 +301,7 @@ static void operations_free(struct backend *b)
 {
     struct remote *r = (struct remote *)b;
     bool holds = remote_count(r).locks > 0;
+    remote_revocation_clear_all(r);
     remote_clear(r);
     r->store->free(r, holds);
 }

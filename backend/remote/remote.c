@@ -200,6 +200,7 @@ int remote_init_tables(struct remote *r, uint32_t seed)
     TAILQ_INIT(&r->watched);
     TAILQ_INIT(&r->ended_releases);
     LIST_INIT(&r->requests);
+    LIST_INIT(&r->revocations);
     LIST_INIT(&r->waiters);
     return 0;
 }

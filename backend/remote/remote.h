@@ -16,6 +16,7 @@
  *
  * epoch.c       the epoch of the store's data, and the grace period: see epoch.h
  * operations.c  the table of operations: checks names and features, makes requests about names
+ * messages.c    messages of the store; requests that wait until other mounts have read theirs
  * remote.c      begins and ends; connection up and down; timers
  * update.c      sets, renews, renames and releases tickets
  * convert.c     converts tickets, and reverts conversions
@@ -276,6 +277,7 @@ struct remote {
     GHashTable *directories; /* name -> struct remote_directory; see directory_cache.c */
     uint64_t serials;
     LIST_HEAD(, remote_request) requests;
+    LIST_HEAD(, remote_revocation) revocations;
     struct skiplist background;                  /* tickets whose renewal waits to be sent, nearest deadline first */
     TAILQ_HEAD(, remote_request) ended_releases; /* releases of ended tickets that wait to be sent */
     unsigned background_pending;                 /* cost of the pending requests of these two */
@@ -294,6 +296,33 @@ int remote_init(struct remote *r, const struct remote_store *store, uint32_t see
 /* Sends MKDIR, RMDIR or SET_DIRECTORY for the store itself; nobody gets the result. */
 void remote_send_directory(struct remote *r, enum remote_procedure procedure, const char *name,
                            const struct backend_directory *directory);
+
+/* --- messages.c --- */
+
+/* A message, in words: "g ID": the ticket holds; "a ID": it waits, and asks again; "w ID": another waits for what it
+ * holds; "e ID WHY": it has ended; "h SERIAL": another mount has read what the revocation with this serial ended.  Any
+ * other is the store's own. */
+void remote_on_message(struct remote *r, char *const *words);
+
+/* A revocation that is not complete.  Its request's serial names it to other mounts. */
+struct remote_revocation {
+    LIST_ENTRY(remote_revocation) link; /* r->revocations */
+    struct remote_request *request;
+    GPtrArray *ends;     /* the ids of the tickets that it ends */
+    int64_t unconfirmed; /* other mounts that have not confirmed; negative before the answer */
+    bool answered;
+    clock_ms until; /* the store answers all requests of it by then */
+    ev_timer limit;
+};
+
+/* `timeout`: ms for all requests to the store. */
+struct remote_revocation *remote_revocation_new(struct remote_request *request, int64_t timeout);
+void remote_revocation_add(struct remote_revocation *v, const char *id);
+/* The store has ended the tickets, and so many other mounts must confirm.  Frees it when they have. */
+void remote_revocation_wait(struct remote_revocation *v, int64_t others);
+/* Answers its request, and frees it. */
+void remote_revocation_complete(struct remote_revocation *v, enum backend_result result);
+void remote_revocation_clear_all(struct remote *r);
 
 /* --- remote.c --- */
 
