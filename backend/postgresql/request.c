@@ -38,8 +38,10 @@ static void request_fill_claim(struct pq_parameters *f, struct postgresql *p, co
     pq_add_offset(f, claim->end);
 }
 
-static void request_fill_acquire(struct pq_parameters *f, struct postgresql *p, const struct remote_ticket *t)
+static void request_fill_acquire(struct pq_parameters *f, const struct remote_request *request,
+                                 const struct remote_ticket *t)
 {
+    const struct postgresql *p = postgresql_of(request);
     const char *leaf;
     char *path = pq_lock_path(t->lock->name, t->lock->sequence), *parent = remote_parent(remote_ticket_name(t), &leaf);
     pq_add_path(f, path);
@@ -403,12 +405,12 @@ static void request_fill_restore(struct pq_parameters *f, const struct remote_re
     pq_add_text(f, p->mount);
     pq_add_text(f, p->identity);
     pq_add_number(f, t->head.kind);
-    pq_add_number(f, request->claim.mode);
+    pq_add_number(f, request->renewal.mode);
     pq_add_number(f, request->ttl);
-    pq_add_number(f, request->left);
+    pq_add_number(f, request->renewal.left);
     pq_add_nonzero(f, t->handle);
     pq_add_nonzero(f, t->lock_owner);
-    request_add_held(f, request->segments ? request->segments : t->segments);
+    request_add_held(f, request->renewal.segments ? request->renewal.segments : t->segments);
     pq_add_nonzero(f, t->head.fence);
     pq_add_number(f, clock_now() - t->head.acquired);
     pq_add_bytes(f, t->meta);
@@ -417,70 +419,93 @@ static void request_fill_restore(struct pq_parameters *f, const struct remote_re
     g_free(parent);
 }
 
+static void request_fill_release(struct pq_parameters *f, const struct remote_request *request,
+                                 const struct remote_ticket *t)
+{
+    char *path = pq_lock_path(request->name, request->release.sequence);
+    (void)t;
+    pq_add_path(f, path);
+    pq_add_text(f, request->id);
+    pq_add_text(f, postgresql_of(request)->mount);
+    pq_add_nonzero(f, request->lock_owner);
+    pq_add_text(f, *request->release.why ? request->release.why : NULL);
+    g_free(path);
+}
+
+static void request_fill_release_range(struct pq_parameters *f, const struct remote_request *request,
+                                       const struct remote_ticket *t)
+{
+    (void)t;
+    pq_add_path(f, request->name);
+    pq_add_text(f, postgresql_of(request)->mount);
+    pq_add_nonzero(f, request->lock_owner);
+    pq_add_offset(f, request->release.start);
+    pq_add_offset(f, request->release.end);
+}
+
+static void request_fill_renew(struct pq_parameters *f, const struct remote_request *request,
+                               const struct remote_ticket *t)
+{
+    request_add_ticket(f, t);
+    pq_add_number(f, request->renewal.mode);
+    pq_add_number(f, request->ttl);
+    pq_add_number(f, request->renewal.left);
+    request_add_held(f, request->renewal.segments);
+}
+
+static void request_fill_set(struct pq_parameters *f, const struct remote_request *request,
+                             const struct remote_ticket *t)
+{
+    request_add_ticket(f, t);
+    request_add_change(f, &request->update.change);
+}
+
+static void request_fill_convert(struct pq_parameters *f, const struct remote_request *request,
+                                 const struct remote_ticket *t)
+{
+    const struct backend_claim *claim = &request->update.claim;
+    request_add_ticket(f, t);
+    pq_add_number(f, claim->kind);
+    pq_add_number(f, claim->mode);
+    pq_add_number(f, claim->ttl);
+    pq_add_number(f, remote_ticket_liveness(t, claim->ttl));
+    pq_add_nonzero(f, claim->handle);
+    pq_add_nonzero(f, claim->lock_owner);
+    pq_add_offset(f, claim->start);
+    pq_add_offset(f, claim->end);
+    request_add_change(f, &request->update.change);
+}
+
+static void request_fill_rename(struct pq_parameters *f, const struct remote_request *request,
+                                const struct remote_ticket *t)
+{
+    request_add_ticket(f, t);
+    pq_add_name(f, request->name);
+    pq_add_text(f, request->replaced);
+}
+
 static enum pq_function request_fill(struct pq_parameters *f, const struct remote_request *request,
                                      const struct remote_ticket *t)
 {
-    struct postgresql *p = postgresql_of(request);
-    const struct backend_claim *claim = &request->claim;
-    const char *leaf;
-    char *path;
-    switch (request->procedure) {
-    case REMOTE_ACQUIRE:
-        request_fill_acquire(f, p, t);
-        return PQ_ACQUIRE;
-    case REMOTE_RELEASE:
-        path = pq_lock_path(request->name, claim->sequence);
-        pq_add_path(f, path);
-        pq_add_text(f, request->id);
-        pq_add_text(f, p->mount);
-        pq_add_nonzero(f, claim->lock_owner);
-        pq_add_text(f, *request->why ? request->why : NULL);
-        g_free(path);
-        return PQ_RELEASE;
-    case REMOTE_RELEASE_RANGE:
-        pq_add_path(f, request->name);
-        pq_add_text(f, p->mount);
-        pq_add_nonzero(f, claim->lock_owner);
-        pq_add_offset(f, claim->start);
-        pq_add_offset(f, claim->end);
-        return PQ_RELEASE_RANGE;
-    case REMOTE_RENEW:
-        if (epoch_is_closed(&p->epoch) && t->head.deadline > clock_now()) {
-            request_fill_restore(f, request, t);
-            return PQ_RESTORE;
-        }
-        request_add_ticket(f, t);
-        pq_add_number(f, claim->mode);
-        pq_add_number(f, request->ttl);
-        pq_add_number(f, request->left);
-        request_add_held(f, request->segments);
-        return PQ_RENEW;
-    case REMOTE_SET:
-        request_add_ticket(f, t);
-        request_add_change(f, &request->change);
-        return PQ_SET;
-    case REMOTE_CONVERT:
-        request_add_ticket(f, t);
-        pq_add_number(f, claim->kind);
-        pq_add_number(f, claim->mode);
-        pq_add_number(f, claim->ttl);
-        pq_add_number(f, remote_ticket_liveness(t, claim->ttl));
-        pq_add_nonzero(f, claim->handle);
-        pq_add_nonzero(f, claim->lock_owner);
-        pq_add_offset(f, claim->start);
-        pq_add_offset(f, claim->end);
-        request_add_change(f, &request->change);
-        return PQ_CONVERT;
-    default: /* REMOTE_RENAME */
-        request_add_ticket(f, t);
-        pq_add_path(f, request->name);
-        path = remote_parent(request->name, &leaf);
-        pq_add_path(f, path);
-        pq_add_path(f, leaf);
-        pq_add_text(f, request->replaced);
-        g_free(path);
-        return PQ_RENAME;
+    static const struct {
+        enum pq_function function;
+        void (*fill)(struct pq_parameters *f, const struct remote_request *request, const struct remote_ticket *t);
+    } calls[REMOTE_PROCEDURES] = {
+        [REMOTE_ACQUIRE] = {PQ_ACQUIRE, request_fill_acquire},
+        [REMOTE_RELEASE] = {PQ_RELEASE, request_fill_release},
+        [REMOTE_RELEASE_RANGE] = {PQ_RELEASE_RANGE, request_fill_release_range},
+        [REMOTE_RENEW] = {PQ_RENEW, request_fill_renew},
+        [REMOTE_SET] = {PQ_SET, request_fill_set},
+        [REMOTE_CONVERT] = {PQ_CONVERT, request_fill_convert},
+        [REMOTE_RENAME] = {PQ_RENAME, request_fill_rename},
+    };
+    if (request->procedure == REMOTE_RENEW && epoch_is_closed(&postgresql_of(request)->epoch) &&
+        t->head.deadline > clock_now()) {
+        request_fill_restore(f, request, t);
+        return PQ_RESTORE;
     }
+    calls[request->procedure].fill(f, request, t);
+    return calls[request->procedure].function;
 }
 
 static void request_note_renewal(const struct remote_request *request, enum backend_result result, bool restored)
@@ -511,8 +536,8 @@ static void request_on_answer(void *arg, const struct pq_answer *given)
 
 static bool request_may_be_gathered(const struct remote_request *request, const struct remote_ticket *t)
 {
-    return request->procedure == REMOTE_RENEW && request->background_cost > 0 && request->left == request->ttl &&
-           !t->segments && !epoch_is_closed(&postgresql_of(request)->epoch);
+    return request->procedure == REMOTE_RENEW && request->background_cost > 0 &&
+           request->renewal.left == request->ttl && !t->segments && !epoch_is_closed(&postgresql_of(request)->epoch);
 }
 
 static void request_renew_one(struct remote_request *request)
@@ -569,7 +594,7 @@ void pq_send_renewals(struct postgresql *p)
         const struct remote_ticket *t = remote_ticket_find(&p->remote, request->id);
         paths[i] = pq_lock_path(request->name, t && t->lock->sequence);
         ids[i] = request->id;
-        modes[i] = request->claim.mode;
+        modes[i] = request->renewal.mode;
         terms[i] = request->ttl;
     }
     pq_add_paths(&f, (const char *const *)paths, requests->len);

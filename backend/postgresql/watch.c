@@ -23,9 +23,8 @@ static void watch_on_answer(void *arg, const struct pq_answer *answer)
 void pq_watch_name(struct remote *r, const char *name)
 {
     struct postgresql *p = (struct postgresql *)r;
-    struct remote_request *request = remote_request_new(r, NULL);
+    struct remote_request *request = remote_request_new(r, REMOTE_NO_PROCEDURE, NULL, name);
     struct pq_parameters f = {.count = 0};
-    request->name = g_strdup(name);
     pq_add_name(&f, name);
     pq_add_text(&f, p->mount);
     postgresql_send(p, PQ_WATCH, &f, 0, watch_on_answer, request);

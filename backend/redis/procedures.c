@@ -160,16 +160,16 @@ static void procedure_fill_release(struct redis_call *call, const struct remote_
 {
     (void)t;
     struct redis *r = redis_of(request);
-    redis_call_lock(call, request->name, request->claim.sequence, NULL);
-    redis_call_leaf(call, request->ticket_name, request->claim.sequence);
+    redis_call_lock(call, request->name, request->release.sequence, NULL);
+    redis_call_leaf(call, request->release.ticket_name, request->release.sequence);
     redis_call_text(call, "ticket", request->id);
     redis_call_text(call, "mount", r->mount);
-    redis_call_unsigned(call, "owner", request->claim.lock_owner);
-    if (*request->why) {
-        redis_call_text(call, "why", request->why);
+    redis_call_unsigned(call, "owner", request->lock_owner);
+    if (*request->release.why) {
+        redis_call_text(call, "why", request->release.why);
     }
     char *note =
-        redis_note(request->id, request->claim.sequence, request->name, request->claim.kind, request->change.meta);
+        redis_note(request->id, request->release.sequence, request->name, request->release.kind, request->release.meta);
     if (*note) {
         redis_call_text(call, "noted", note);
     }
@@ -192,7 +192,7 @@ static void procedure_fill_release_range(struct redis_call *call, const struct r
     redis_call_lock(call, request->name, false, NULL);
     redis_call_leaf(call, request->name, false);
     redis_call_text(call, "mount", redis_of(request)->mount);
-    redis_call_range(call, request->claim.lock_owner, request->claim.start, request->claim.end);
+    redis_call_range(call, request->lock_owner, request->release.start, request->release.end);
 }
 
 /* --- renew --- */
@@ -208,10 +208,10 @@ static void procedure_fill_renew(struct redis_call *call, const struct remote_re
     }
     redis_call_ticket(call, t);
     redis_call_number(call, "ttl", request->ttl);
-    redis_call_number(call, "left", request->left);
-    redis_call_number(call, "mode", (int64_t)request->claim.mode);
-    if (request->segments || (restores && t->segments)) {
-        redis_call_segments(call, request->segments ? request->segments : t->segments);
+    redis_call_number(call, "left", request->renewal.left);
+    redis_call_number(call, "mode", (int64_t)request->renewal.mode);
+    if (request->renewal.segments || (restores && t->segments)) {
+        redis_call_segments(call, request->renewal.segments ? request->renewal.segments : t->segments);
     }
     if (!restores) {
         return;
@@ -270,7 +270,7 @@ static void procedure_fill_set(struct redis_call *call, const struct remote_requ
                                const struct remote_ticket *t)
 {
     redis_call_ticket(call, t);
-    procedure_fill_change(call, &request->change);
+    procedure_fill_change(call, &request->update.change);
     redis_call_flag(call, "unreported", !request->done);
 }
 
@@ -278,8 +278,8 @@ static void procedure_fill_convert(struct redis_call *call, const struct remote_
                                    const struct remote_ticket *t)
 {
     redis_call_ticket(call, t);
-    redis_call_claim(call, t, &request->claim);
-    procedure_fill_change(call, &request->change);
+    redis_call_claim(call, t, &request->update.claim);
+    procedure_fill_change(call, &request->update.change);
 }
 
 static void procedure_fill_rename(struct redis_call *call, const struct remote_request *request,

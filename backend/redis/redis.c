@@ -45,7 +45,8 @@ static void redis_on_info(void *arg, const struct redis_answer *answer)
 static void redis_ask_info(struct redis *r)
 {
     const struct redis_argument info = {.data = "INFO", .length = strlen("INFO")};
-    redis_conn_command(r->conn, &info, 1, 0, redis_on_info, remote_request_new(&r->remote, NULL));
+    redis_conn_command(r->conn, &info, 1, 0, redis_on_info,
+                       remote_request_new(&r->remote, REMOTE_NO_PROCEDURE, NULL, NULL));
 }
 
 static void redis_on_up(void *context)

@@ -152,7 +152,7 @@ static void reply_find_wrong_type(struct redis *r, const struct redis_answer *an
             g_free(key);
             continue;
         }
-        struct remote_request *request = remote_request_new(&r->remote, NULL);
+        struct remote_request *request = remote_request_new(&r->remote, REMOTE_NO_PROCEDURE, NULL, NULL);
         const struct redis_argument words[] = {
             {probe, strlen(probe)}, {key, answer->key_lengths[i]}, {"", 0}}; /* no field is named "" */
         request->name = key;

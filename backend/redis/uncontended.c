@@ -146,8 +146,8 @@ static void uncontended_fill_release(struct redis_call *call, const struct remot
     char to[sizeof call->r->mount + sizeof request->id + 2];
     g_snprintf(to, sizeof to, " %s %s+", call->r->mount, request->id);
     redis_call_word(call, to);
-    redis_call_word(call, remote_leaf(request->ticket_name));
-    uncontended_add_note(call, request->id, request->name, request->claim.kind, request->change.meta);
+    redis_call_word(call, remote_leaf(request->release.ticket_name));
+    uncontended_add_note(call, request->id, request->name, request->release.kind, request->release.meta);
     g_free(directory);
 }
 
@@ -197,8 +197,8 @@ static void uncontended_finish_release(struct redis *r, const char *name)
 
 static bool uncontended_may_renew(const struct remote_request *request, const struct remote_ticket *t)
 {
-    return request->background_cost > 0 && request->left == request->ttl && !t->lock->sequence && !t->segments &&
-           request->claim.mode == BACKEND_EXCLUSIVE && !epoch_is_closed(&redis_of(request)->epoch);
+    return request->background_cost > 0 && request->renewal.left == request->ttl && !t->lock->sequence &&
+           !t->segments && request->renewal.mode == BACKEND_EXCLUSIVE && !epoch_is_closed(&redis_of(request)->epoch);
 }
 
 static void uncontended_renew_in_full(struct remote_request *request)
@@ -290,7 +290,7 @@ uint64_t redis_send_request(struct remote_request *request, struct remote_ticket
         uncontended_fill_acquire(&call, t);
         return redis_call_send(&call, timeout, uncontended_on_acquire, request);
     }
-    if (procedure == REMOTE_RELEASE && request->uncontended) {
+    if (procedure == REMOTE_RELEASE && request->release.uncontended) {
         return uncontended_send_release(&call, request, timeout);
     }
     if (procedure == REMOTE_RENEW && uncontended_may_renew(request, t)) {

@@ -60,6 +60,7 @@ void redis_watch_lock(struct remote *remote, struct remote_ticket *t)
 {
     struct redis *r = (struct redis *)remote;
     char *key = redis_key(&r->keys, 0, t->lock->name);
-    redis_conn_watch(r->conn, key, strlen(key), NULL, waiters_on_watched, remote_request_new(&r->remote, t));
+    redis_conn_watch(r->conn, key, strlen(key), NULL, waiters_on_watched,
+                     remote_request_new(&r->remote, REMOTE_NO_PROCEDURE, t, NULL));
     g_free(key);
 }

@@ -50,9 +50,8 @@ static void watch_on_read(void *arg, const struct redis_answer *answer)
 void redis_watch_name(struct remote *remote, const char *name)
 {
     struct redis *r = (struct redis *)remote;
-    struct remote_request *request = remote_request_new(remote, NULL);
+    struct remote_request *request = remote_request_new(remote, REMOTE_NO_PROCEDURE, NULL, name);
     char *key = redis_key(&r->keys, 0, name);
-    request->name = g_strdup(name);
     redis_conn_watch(r->conn, key, strlen(key), NULL, watch_on_read, request);
     g_free(key);
 }

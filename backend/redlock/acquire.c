@@ -294,8 +294,7 @@ void redlock_acquire_watch(struct remote *remote, struct remote_ticket *t)
     g_hash_table_remove(r->changes, t->lock->name);
     for (unsigned i = 0; i < r->count; i++) {
         if (redlock_node_is_up(&r->nodes[i])) {
-            struct remote_request *request = remote_request_new(remote, NULL);
-            request->name = g_strdup(t->lock->name);
+            struct remote_request *request = remote_request_new(remote, REMOTE_NO_PROCEDURE, NULL, t->lock->name);
             request->arg = &r->nodes[i];
             redis_conn_watch(r->nodes[i].conn, key, strlen(key), NULL, acquire_on_watched, request);
         }

@@ -166,17 +166,18 @@ static void tickets_write(struct redlock_flow *flow)
     }
     struct redlock_record record = redlock_hold_record(t, hold->revision);
     g_strlcpy(flow->id, hold->id, sizeof flow->id);
-    if (request->verify_only) {
+    if (request->renewal.verify_only) {
         request->ttl = MIN(redlock_hold_time_left(t), t->head.ttl - 1); /* less than the record's: extends nothing */
     }
     if (request->procedure != REMOTE_RENEW) {
         record.revision = flow->revision = ++r->revisions;
-        record.meta = request->change.set & BACKEND_SET_META ? request->change.meta : record.meta;
-        record.content = request->change.set & BACKEND_SET_CONTENT ? request->change.content : record.content;
+        record.meta = request->update.change.set & BACKEND_SET_META ? request->update.change.meta : record.meta;
+        record.content =
+            request->update.change.set & BACKEND_SET_CONTENT ? request->update.change.content : record.content;
     }
     if (request->procedure == REMOTE_CONVERT) {
-        record.kind = request->claim.kind;
-        record.ttl = request->claim.ttl;
+        record.kind = request->update.claim.kind;
+        record.ttl = request->update.claim.ttl;
         r->longest = MAX(r->longest, MIN(record.ttl, REDLOCK_LONGEST));
     }
     redlock_hold_send(flow, &record, true,

@@ -55,7 +55,7 @@ static void acquire_undone(void *arg, enum backend_result result)
     struct remote_request *undo = arg;
     struct remote *r = undo->r;
     struct remote_ticket *t = remote_ticket_find(r, undo->id), *was = t ? remote_ticket_find_joined(t) : NULL;
-    enum backend_result result_of_acquire = undo->result;
+    enum backend_result result_of_acquire = undo->release.result;
     if (t) {
         t->undoing = false;
     }
@@ -81,8 +81,8 @@ static void acquire_undone(void *arg, enum backend_result result)
 /* Reports the end of `t` once its claim is undone. */
 static void acquire_undo(struct remote *r, struct remote_ticket *t, enum backend_result result)
 {
-    struct remote_request *undo = remote_request_new(r, t);
-    undo->result = result;
+    struct remote_request *undo = remote_request_new(r, REMOTE_NO_PROCEDURE, t, NULL);
+    undo->release.result = result;
     t->undoing = true;
     remote_ticket_set_state(r, t, REMOTE_ACQUIRING);
     t->due = t->refresh = t->head.deadline = CLOCK_NEVER;
@@ -259,7 +259,7 @@ static bool acquire_is_outdated(const struct remote_request *acquiring, const st
     }
     LIST_FOREACH(request, &acquiring->r->requests, link) {
         bool release = request->procedure == REMOTE_RELEASE || request->procedure == REMOTE_RELEASE_RANGE;
-        if (release && request->claim.lock_owner == t->lock_owner && request->serial > acquiring->serial &&
+        if (release && request->lock_owner == t->lock_owner && request->serial > acquiring->serial &&
             strcmp(request->name, t->lock->name) == 0) {
             return true;
         }
@@ -293,9 +293,9 @@ static void acquire_answered(struct remote_request *request, const struct remote
 
 static void acquire_send(struct remote *r, struct remote_ticket *t)
 {
-    t->acquiring = remote_request_new(r, t);
+    t->acquiring = remote_request_new(r, REMOTE_ACQUIRE, t, NULL);
     t->acquiring->ttl = t->head.ttl;
-    t->acquiring_call = remote_request_send(t->acquiring, t, REMOTE_ACQUIRE, acquire_answered, 0);
+    t->acquiring_call = remote_request_send(t->acquiring, t, acquire_answered, 0);
 }
 
 void remote_refresh(struct remote *r, struct remote_ticket *t)

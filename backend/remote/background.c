@@ -13,10 +13,10 @@ static void background_send_next(struct remote *r);
 /* Has its lock owner claimed some of these bytes since?  To the store that may be the same ticket. */
 static bool background_is_acquired_again(const struct remote_request *request)
 {
-    const struct backend_claim *c = &request->claim;
-    struct remote_lock *lock = c->lock_owner ? g_hash_table_lookup(request->r->locks, request->name) : NULL;
+    struct remote_lock *lock = request->lock_owner ? g_hash_table_lookup(request->r->locks, request->name) : NULL;
     struct remote_ticket *t = lock ? LIST_FIRST(&lock->tickets) : NULL;
-    while (t && !(t->lock_owner == c->lock_owner && remote_ticket_covers(t, c->start, c->end))) {
+    while (t && !(t->lock_owner == request->lock_owner &&
+                  remote_ticket_covers(t, request->release.start, request->release.end))) {
         t = LIST_NEXT(t, link);
     }
     return t;
@@ -27,7 +27,7 @@ static void background_lose_joined(struct remote_request *request)
 {
     struct remote_lock *lock = g_hash_table_lookup(request->r->locks, request->name);
     struct remote_ticket *t = lock ? LIST_FIRST(&lock->tickets) : NULL;
-    while (t && !(t->lock_owner == request->claim.lock_owner && t->state == REMOTE_HELD)) {
+    while (t && !(t->lock_owner == request->lock_owner && t->state == REMOTE_HELD)) {
         t = LIST_NEXT(t, link);
     }
     if (t) {
@@ -40,7 +40,8 @@ static void background_on_released(struct remote_request *request, const struct 
 {
     struct remote *r = request->r;
     int64_t ttl = MIN(request->ttl, REMOTE_RELEASE_MAX);
-    if (answer->outcome == REMOTE_ANSWERED && answer->result != BACKEND_OK && !(request->undo && request->done)) {
+    if (answer->outcome == REMOTE_ANSWERED && answer->result != BACKEND_OK &&
+        !(request->release.undo && request->done)) {
         background_lose_joined(request);
         remote_request_finish(request, BACKEND_OK);
         background_send_next(r);
@@ -56,43 +57,42 @@ static void background_on_released(struct remote_request *request, const struct 
     }
     request->done = NULL;
     request->ttl = 0;
-    remote_request_send(request, NULL, request->procedure, background_on_released, ttl);
+    remote_request_send(request, NULL, background_on_released, ttl);
 }
 
 static struct remote_request *background_release_request(struct remote *r, const struct remote_ticket *t,
                                                          const char *why, backend_done *done, void *arg)
 {
-    struct remote_request *request = remote_request_new_done(r, t, done, arg);
-    request->claim.sequence = t->lock->sequence;
-    request->claim.lock_owner = t->lock_owner;
-    request->claim.start = t->state != REMOTE_HELD; /* no bytes if it does not hold */
-    request->claim.end = t->state == REMOTE_HELD ? BACKEND_RANGE_MAX : 0;
-    request->name = g_strdup(t->lock->name);
-    request->ticket_name = g_strdup(remote_ticket_name(t));
+    struct remote_request *request = remote_request_new(r, REMOTE_RELEASE, t, t->lock->name);
+    request->done = done;
+    request->arg = arg;
     request->ttl = t->head.ttl;
-    request->why = why;
-    request->claim.kind = t->head.kind;
-    request->change.meta = t->meta ? g_bytes_ref(t->meta) : NULL;
-    request->uncontended = t->uncontended && !*why;
+    request->lock_owner = t->lock_owner;
+    request->release.ticket_name = g_strdup(remote_ticket_name(t));
+    request->release.sequence = t->lock->sequence;
+    request->release.kind = t->head.kind;
+    request->release.meta = t->meta ? g_bytes_ref(t->meta) : NULL;
+    request->release.start = t->state != REMOTE_HELD; /* no bytes if it does not hold */
+    request->release.end = t->state == REMOTE_HELD ? BACKEND_RANGE_MAX : 0;
+    request->release.why = why;
+    request->release.uncontended = t->uncontended && !*why;
     return request;
 }
 
 static void background_send_release(struct remote_request *request)
 {
-    remote_request_send(request, NULL, REMOTE_RELEASE, background_on_released,
-                        request->undo ? MIN(REMOTE_UNDO_MAX, request->ttl) : 0);
+    remote_request_send(request, NULL, background_on_released,
+                        request->release.undo ? MIN(REMOTE_UNDO_MAX, request->ttl) : 0);
 }
 
 /* `request`: the release of `t`. */
 static void background_send_releases(struct remote *r, const struct remote_ticket *t, struct remote_request *request)
 {
     if (t->moving) { /* it is under one name or the other */
-        struct remote_request *other = remote_request_new_done(r, t, NULL, NULL);
-
-        other->name = g_strdup(t->moving);
-        other->ticket_name = g_strdup(t->moving);
+        struct remote_request *other = remote_request_new(r, REMOTE_RELEASE, t, t->moving);
+        other->release.ticket_name = g_strdup(t->moving);
+        other->release.why = request->release.why;
         other->ttl = t->head.ttl;
-        other->why = request->why;
         background_send_release(other);
     }
     background_send_release(request);
@@ -107,7 +107,7 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
 void remote_send_undo(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg)
 {
     struct remote_request *request = background_release_request(r, t, "", done, arg);
-    request->undo = true;
+    request->release.undo = true;
     background_send_releases(r, t, request);
 }
 
@@ -128,14 +128,17 @@ bool remote_release_range(struct remote *r, struct remote_ticket *t, uint64_t st
         remote_ticket_free(r, t);
         return false;
     }
-    struct remote_request *request = remote_request_new_done(r, NULL, done, arg);
-    request->name = g_strdup(t->lock->name);
-    request->claim = (struct backend_claim){.lock_owner = t->lock_owner, .start = start, .end = end};
+    struct remote_request *request = remote_request_new(r, REMOTE_RELEASE_RANGE, NULL, t->lock->name);
+    request->done = done;
+    request->arg = arg;
     request->ttl = t->head.ttl;
+    request->lock_owner = t->lock_owner;
+    request->release.start = start;
+    request->release.end = end;
     if (!left) {
         remote_ticket_free(r, t);
     }
-    remote_request_send(request, NULL, REMOTE_RELEASE_RANGE, background_on_released, 0);
+    remote_request_send(request, NULL, background_on_released, 0);
     return left;
 }
 
@@ -152,8 +155,7 @@ static bool background_lock_owner_is_changing(struct remote *r, const struct rem
         }
     }
     LIST_FOREACH(request, &r->requests, link) {
-        if (t->lock_owner && request->claim.lock_owner == t->lock_owner &&
-            g_strcmp0(request->name, t->lock->name) == 0) {
+        if (t->lock_owner && request->lock_owner == t->lock_owner && g_strcmp0(request->name, t->lock->name) == 0) {
             return true;
         }
     }
@@ -165,12 +167,12 @@ static void background_note_renewal(struct remote_request *request, const struct
     struct remote *r = request->r;
     struct remote_ticket *t = remote_ticket_find(r, request->id);
     enum backend_result result = answer->result;
-    int64_t ttl = MIN(request->ttl, request->left);
+    int64_t ttl = MIN(request->ttl, request->renewal.left);
     /* Its term is longer by now, or it was changed since: the store may have restored it as it was before. */
-    bool again = t && (request->claim.ttl < t->head.ttl || request->changes != t->changes);
-    bool confirmed = request->verify_only, moved = t && remote_ticket_has_moved(t, request->name);
-    bool converted = t && (t->converting || request->claim.mode != (enum backend_mode)t->head.mode ||
-                           request->segments != t->segments ||
+    bool again = t && (request->renewal.ttl < t->head.ttl || request->renewal.changes != t->changes);
+    bool confirmed = request->renewal.verify_only, moved = t && remote_ticket_has_moved(t, request->name);
+    bool converted = t && (t->converting || request->renewal.mode != (enum backend_mode)t->head.mode ||
+                           request->renewal.segments != t->segments ||
                            background_lock_owner_is_changing(r, t)); /* each change has its own array */
     remote_request_free(request);
     if (!t || t->state != REMOTE_HELD) {
@@ -206,17 +208,17 @@ static void background_on_renewed(struct remote_request *request, const struct r
 
 static void background_send_renewal(struct remote *r, struct remote_ticket *t, bool confirm, bool in_background)
 {
-    struct remote_request *request = remote_request_new(r, t);
+    struct remote_request *request = remote_request_new(r, REMOTE_RENEW, t, t->lock->name);
     request->background_cost = !in_background ? 0 : t->uncontended ? 1 : REMOTE_BACKGROUND_COST;
     r->background_pending += request->background_cost;
-    request->verify_only = confirm;
-    request->ttl = request->claim.ttl = t->head.ttl;
-    request->left = t->ends == CLOCK_NEVER ? request->ttl : CLAMP(t->ends - clock_now(), 1, request->ttl);
-    request->name = g_strdup(t->lock->name);
-    request->claim.mode = (enum backend_mode)t->head.mode;
-    request->changes = t->changes;
-    request->segments = t->segments && !background_lock_owner_is_changing(r, t) ? g_array_ref(t->segments) : NULL;
-    remote_request_send(request, t, REMOTE_RENEW, background_on_renewed, 0);
+    request->renewal.verify_only = confirm;
+    request->ttl = request->renewal.ttl = t->head.ttl;
+    request->renewal.left = t->ends == CLOCK_NEVER ? request->ttl : CLAMP(t->ends - clock_now(), 1, request->ttl);
+    request->renewal.mode = (enum backend_mode)t->head.mode;
+    request->renewal.changes = t->changes;
+    request->renewal.segments =
+        t->segments && !background_lock_owner_is_changing(r, t) ? g_array_ref(t->segments) : NULL;
+    remote_request_send(request, t, background_on_renewed, 0);
 }
 
 int remote_compare_background(const void *a, const void *b)
@@ -239,7 +241,7 @@ static void background_send_next(struct remote *r)
             t->in_background = false;
             background_send_renewal(r, t, !t->background_extends, true);
         } else if (request) {
-            TAILQ_REMOVE(&r->ended_releases, request, background);
+            TAILQ_REMOVE(&r->ended_releases, request, release.ended);
             request->background_cost = REMOTE_BACKGROUND_COST;
             r->background_pending += request->background_cost;
             background_send_release(request);
@@ -285,7 +287,7 @@ void remote_end_ticket(struct remote *r, struct remote_ticket *t, enum backend_e
         remote_send_release(r, t, word, NULL, NULL);
     } else if (release && !t->expiry_sent) {
         struct remote_request *request = background_release_request(r, t, word, NULL, NULL);
-        TAILQ_INSERT_TAIL(&r->ended_releases, request, background);
+        TAILQ_INSERT_TAIL(&r->ended_releases, request, release.ended);
     }
     if (t->head.user) { /* NULL: the store's own ticket */
         r->events->ended(r->context, &t->head, why);
@@ -300,9 +302,9 @@ void remote_report_expired(struct remote *r, const char *name)
     struct remote_ticket *t;
     struct remote_request *request, *next;
     for (request = TAILQ_FIRST(&r->ended_releases); request; request = next) {
-        next = TAILQ_NEXT(request, background);
-        if (strcmp(request->ticket_name, name) == 0) {
-            TAILQ_REMOVE(&r->ended_releases, request, background);
+        next = TAILQ_NEXT(request, release.ended);
+        if (strcmp(request->release.ticket_name, name) == 0) {
+            TAILQ_REMOVE(&r->ended_releases, request, release.ended);
             background_send_release(request);
         }
     }

@@ -5,22 +5,22 @@
 
 static void convert_apply(struct remote_ticket *t, const struct remote_request *request, clock_ms sent)
 {
-    t->head.user = request->claim.user;
-    t->head.kind = (uint8_t)request->claim.kind;
-    t->head.mode = (uint8_t)request->claim.mode;
-    t->head.ttl = request->claim.ttl;
-    t->handle = request->claim.handle;
-    t->lock_owner = request->claim.lock_owner;
-    t->start = request->claim.start;
-    t->end = request->claim.end;
-    t->due_after = request->claim.due;
+    t->head.user = request->update.claim.user;
+    t->head.kind = (uint8_t)request->update.claim.kind;
+    t->head.mode = (uint8_t)request->update.claim.mode;
+    t->head.ttl = request->update.claim.ttl;
+    t->handle = request->update.claim.handle;
+    t->lock_owner = request->update.claim.lock_owner;
+    t->start = request->update.claim.start;
+    t->end = request->update.claim.end;
+    t->due_after = request->update.claim.due;
     g_clear_pointer(&t->segments, g_array_unref);
     if (t->lock_owner) {
-        struct backend_segment s = {.start = t->start, .end = t->end, .mode = request->claim.mode};
+        struct backend_segment s = {.start = t->start, .end = t->end, .mode = request->update.claim.mode};
         t->segments = g_array_append_val(g_array_new(FALSE, FALSE, sizeof s), s);
     }
     remote_ticket_start_term(t, clock_now(), remote_deadline(sent, t->head.ttl));
-    remote_ticket_change(t, &request->change);
+    remote_ticket_change(t, &request->update.change);
 }
 
 static void convert_on_answer(struct remote_request *request, const struct remote_answer *answer);
@@ -33,18 +33,19 @@ static void convert_send(struct remote_request *request, struct remote_ticket *t
                                .meta = claim->meta,
                                .content = claim->content};
     remote_request_set_change(request, &c);
-    request->claim = *claim;
-    request->claim.meta = request->claim.content = NULL;
-    request->claim.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
+    request->update.claim = *claim;
+    request->update.claim.meta = request->update.claim.content = NULL;
+    request->lock_owner = request->update.claim.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     t->converting++;
-    remote_request_send(request, t, REMOTE_CONVERT, convert_on_answer, timeout);
+    remote_request_send(request, t, convert_on_answer, timeout);
 }
 
 static bool convert_makes_weaker(const struct remote_request *request, const struct remote_ticket *t)
 {
-    bool part = request->claim.lock_owner && (request->claim.start > 0 || request->claim.end < BACKEND_RANGE_MAX) &&
+    bool part = request->update.claim.lock_owner &&
+                (request->update.claim.start > 0 || request->update.claim.end < BACKEND_RANGE_MAX) &&
                 request->r->backend.features & BACKEND_CAN_RANGE;
-    return part || (request->claim.mode == BACKEND_SHARED && t->head.mode == BACKEND_EXCLUSIVE);
+    return part || (request->update.claim.mode == BACKEND_SHARED && t->head.mode == BACKEND_EXCLUSIVE);
 }
 
 /* The store must not have the ticket as shared, say, while this mount relies on it as exclusive.  So the caller gets no
@@ -66,7 +67,7 @@ static void convert_revert(struct remote *r, struct remote_ticket *t, struct rem
         .meta = t->meta,
         .content = t->head.content,
     };
-    bool ends = left > 0 && (t->lock_owner || (reverted && reverted->undo_failed));
+    bool ends = left > 0 && (t->lock_owner || (reverted && reverted->update.undo_failed));
     if (ends) {
         remote_end_ticket(r, t, BACKEND_LOST, true);
     }
@@ -76,10 +77,10 @@ static void convert_revert(struct remote *r, struct remote_ticket *t, struct rem
         }
         return;
     }
-    struct remote_request *back = remote_request_new_done(r, t, NULL, NULL);
-    back->reverts = true;
-    back->weaker = weaker;
-    back->reverted = reverted;
+    struct remote_request *back = remote_request_new(r, REMOTE_CONVERT, t, NULL);
+    back->update.reverts = true;
+    back->update.weaker = weaker;
+    back->update.reverted = reverted;
     if (reverted) {
         left = weaker ? MIN(left, REMOTE_UNDO_MAX) : 0;
     }
@@ -90,9 +91,10 @@ static void convert_revert(struct remote *r, struct remote_ticket *t, struct rem
 static void convert_on_reverted(struct remote_request *request, const struct remote_answer *answer)
 {
     struct remote *r = request->r;
-    struct remote_request *reverted = request->reverted;
+    struct remote_request *reverted = request->update.reverted;
     struct remote_ticket *t = remote_ticket_find(r, request->id);
-    bool unknown = remote_outcome_is_unknown(answer) || answer->outcome == REMOTE_NOT_SENT, weaker = request->weaker;
+    bool unknown = remote_outcome_is_unknown(answer) || answer->outcome == REMOTE_NOT_SENT,
+         weaker = request->update.weaker;
     if (t) {
         t->converting--;
     }
@@ -101,10 +103,10 @@ static void convert_on_reverted(struct remote_request *request, const struct rem
         remote_ticket_schedule(r, t);
     } else if (t && answer->result == BACKEND_BUSY && reverted &&
                !unknown) { /* others share it: the conversion holds */
-        reverted->undo_failed = true;
+        reverted->update.undo_failed = true;
         t->converting++;
         remote_request_free(request);
-        remote_request_send(reverted, t, REMOTE_CONVERT, convert_on_answer, 0);
+        remote_request_send(reverted, t, convert_on_answer, 0);
         return;
     } else if (t && unknown && !weaker) {
         convert_revert(r, t, NULL, false);
@@ -122,7 +124,7 @@ static void convert_on_answer(struct remote_request *request, const struct remot
     struct remote *r = request->r;
     struct remote_ticket *t = remote_ticket_find(r, request->id);
     enum backend_result result = answer->result;
-    if (request->reverts) {
+    if (request->update.reverts) {
         convert_on_reverted(request, answer);
         return;
     }
@@ -150,5 +152,8 @@ void remote_convert(struct remote *r, struct remote_ticket *t, const struct back
         done(arg, BACKEND_STALE);
         return;
     }
-    convert_send(remote_request_new_done(r, t, done, arg), t, claim, 0);
+    struct remote_request *request = remote_request_new(r, REMOTE_CONVERT, t, NULL);
+    request->done = done;
+    request->arg = arg;
+    convert_send(request, t, claim, 0);
 }

@@ -24,8 +24,8 @@ static int64_t epoch_find_longest_term(const struct epoch *e, int64_t enough)
     const struct remote_request *request;
     int64_t longest = e->own_term;
     LIST_FOREACH(request, &e->remote->requests, link) {
-        if (request->procedure == REMOTE_CONVERT && request->claim.due > 0) {
-            longest = MAX(longest, MIN(request->claim.ttl, e->grace_max));
+        if (request->procedure == REMOTE_CONVERT && request->update.claim.due > 0) {
+            longest = MAX(longest, MIN(request->update.claim.ttl, e->grace_max));
         }
     }
     g_hash_table_iter_init(&each, e->remote->tickets);
@@ -77,8 +77,8 @@ void epoch_before_request(struct epoch *e, const struct remote_request *request,
         }
         break;
     case REMOTE_CONVERT:
-        if (request->claim.due > 0) {
-            epoch_use_term(e, request->claim.ttl);
+        if (request->update.claim.due > 0) {
+            epoch_use_term(e, request->update.claim.ttl);
         }
         break;
     case REMOTE_RELEASE:

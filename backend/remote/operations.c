@@ -136,17 +136,15 @@ static void operations_on_answer(struct remote_request *request, const struct re
 static struct remote_request *operations_request(struct remote *r, enum remote_procedure procedure, const char *name,
                                                  void *arg)
 {
-    struct remote_request *request = remote_request_new(r, NULL);
+    struct remote_request *request = remote_request_new(r, procedure, NULL, name);
     remote_report_expired(r, name);
-    request->procedure = procedure;
-    request->name = g_strdup(name);
     request->arg = arg;
     return request;
 }
 
 static void operations_send(struct remote_request *request)
 {
-    remote_request_send(request, NULL, request->procedure, operations_on_answer, 0);
+    remote_request_send(request, NULL, operations_on_answer, 0);
 }
 
 static void operations_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,

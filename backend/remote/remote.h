@@ -124,14 +124,14 @@ enum remote_procedure {
     REMOTE_RELEASE, /* ends ticket `id` on `name`.  If it has changed another ticket of its lock owner there, that is
                        as it was before.  OK, also if it was gone; BUSY: others share the lock, so that cannot be as it
                        was; STALE: the lock owner has lost it for that reason */
-    REMOTE_RELEASE_RANGE, /* the bytes of `claim` of its lock owner on `name`.  OK.  Of a store with BACKEND_CAN_RANGE
+    REMOTE_RELEASE_RANGE, /* the bytes of `release` of its lock owner on `name`.  OK.  Of a store with BACKEND_CAN_RANGE
                              or BACKEND_CAN_SHARE; others have the whole lock until nothing is left, and get a RELEASE
                            */
     REMOTE_RENEW,         /* extends t to `ttl` from now.  OK; STALE: it does not hold; BUSY: it holds in another mode
-                             than that of `claim` */
-    REMOTE_SET,           /* t to `change`.  OK, STALE */
+                             than `renewal` says */
+    REMOTE_SET,           /* t to `update`.  OK, STALE */
     REMOTE_RENAME,        /* t to `name`, where ticket `replaced` ends.  OK, BUSY, STALE */
-    REMOTE_CONVERT,       /* t to `claim` and `change`.  OK, BUSY, STALE */
+    REMOTE_CONVERT,       /* t to `update`.  OK, BUSY, STALE */
     REMOTE_REVOKE,        /* `fence`, `match`: see backend_revoke */
     REMOTE_TEST,          /* `claim`: see backend_test.  `info` */
     REMOTE_STAT,          /* see backend_stat.  `info` */
@@ -140,7 +140,8 @@ enum remote_procedure {
     REMOTE_MKDIR,         /* `directory` */
     REMOTE_RMDIR,
     REMOTE_SET_DIRECTORY, /* `directory` */
-    REMOTE_PROCEDURES
+    REMOTE_PROCEDURES,
+    REMOTE_NO_PROCEDURE = REMOTE_PROCEDURES
 };
 
 /* The outcome of a request over all its attempts. */
@@ -169,14 +170,13 @@ struct remote_answer {
     size_t entry_count;
 };
 
-/* A pending request. */
+/* A pending request; or REMOTE_NO_PROCEDURE: what a store keeps while it waits for an answer that concerns nobody else,
+ * with `id`, `name` and `arg`. */
 struct remote_request {
     LIST_ENTRY(remote_request) link;
-    TAILQ_ENTRY(remote_request) background; /* r->ended_releases */
-    uint8_t background_cost;                /* its share of r->background_pending; 0: it is not of the background */
     struct remote *r;
-    uint64_t serial; /* grows with each that is sent */
     enum remote_procedure procedure;
+    uint64_t serial; /* grows with each that is sent */
     void (*on_answer)(struct remote_request *request, const struct remote_answer *answer); /* frees or sends it again */
     char id[REMOTE_ID_SIZE]; /* of its ticket; "": of none */
     char *name;              /* of the lock or directory; of a rename: the new one */
@@ -186,31 +186,46 @@ struct remote_request {
         backend_list_done *listed;
     };
     void *arg;
-    char *ticket_name;                  /* of a release: the ticket's own name */
+    uint8_t background_cost; /* its share of r->background_pending; 0: it is not of the background */
+    bool repeated;           /* for the store: an attempt by other means may have been carried out */
+    int64_t ttl;             /* of acquire, renew and release */
+    uint64_t lock_owner;     /* of release and convert: whose bytes on the lock may change; or 0 */
+    struct {
+        TAILQ_ENTRY(remote_request) ended; /* r->ended_releases */
+        char *ticket_name;                 /* the ticket's own name */
+        bool sequence;
+        enum backend_kind kind;
+        GBytes *meta;
+        uint64_t start, end;        /* the bytes */
+        const char *why;            /* "" by its holder, else "expired" or "lost" */
+        bool uncontended;           /* by its holder, as of the ticket */
+        bool undo;                  /* `done` gets BUSY and STALE, see REMOTE_RELEASE */
+        enum backend_result result; /* with `undo`: what the caller of the acquire gets */
+    } release;
+    struct {
+        enum backend_mode mode;
+        int64_t ttl;      /* of the ticket when it was sent; a store may change that of the request */
+        int64_t left;     /* of a fixed term, which is not extended; or as ttl */
+        uint32_t changes; /* as of the ticket */
+        GArray *segments; /* as of the ticket; or NULL */
+        bool verify_only; /* need not extend it; a store may change the request's `ttl` to what is left */
+    } renewal;
+    struct {                          /* of set and convert */
+        struct backend_change change; /* references */
+        struct backend_claim claim;
+        bool reverts;                    /* it undoes a conversion whose outcome is unknown, */
+        bool weaker;                     /* which may have let others in, */
+        struct remote_request *reverted; /* and which waits for that; or NULL */
+        bool undo_failed;                /* it could not be reverted before */
+    } update;
     char *replaced;                     /* of rename: the id of the ticket that it replaces; or NULL */
-    struct backend_claim claim;         /* of convert and test; of a release its kind and what is given back; of renew
-                                           the mode */
-    struct backend_change change;       /* of convert and set, of a release its meta: references */
-    struct backend_directory directory; /* of mkdir and set_directory; meta is a reference */
+    struct backend_claim claim;         /* of test */
     uint64_t fence;                     /* of revoke */
     struct backend_match *match;        /* of revoke; NULL: all match */
     char *after;                        /* of list */
     size_t max;                         /* of list */
-    GArray *segments;                   /* of renew: as of the ticket; or NULL */
-    int64_t ttl;                        /* of acquire, renew and release */
-    int64_t left;                       /* of renew: of a fixed term, which is not extended; or as ttl */
-    uint32_t changes;                   /* of renew: as of the ticket */
-    bool verify_only;                   /* of renew: need not extend it; a store may change `ttl` to what is left */
-    const char *why;                    /* of release: "" by its holder, else "expired" or "lost" */
-    bool uncontended;                   /* of release: by its holder, as of the ticket */
-    bool undo;                          /* of release: `done` gets BUSY and STALE, see REMOTE_RELEASE */
-    enum backend_result result;         /* of an undone acquire: what its caller gets */
-    bool reverts;                       /* of convert: undoes one whose outcome is unknown, */
-    bool weaker;                        /* which may have let others in, */
-    struct remote_request *reverted;    /* and which waits for that; or NULL */
-    bool undo_failed;                   /* of convert: it could not be reverted before */
-    bool repeated;                      /* for the store: an attempt by other means may have been carried out */
-    bool verified;                      /* of test and stat, for the store: it was sent again to verify the answer */
+    bool verified;                      /* of test and stat: it was sent again to verify the answer */
+    struct backend_directory directory; /* of mkdir and set_directory; meta is a reference */
 };
 
 /* What a store gives.  Every member is set unless it says NULL. */
@@ -431,15 +446,14 @@ void remote_watch_clear(struct remote *r);
 
 /* --- ticket.c --- */
 
-/* A request about the ticket, or about none (NULL). */
-struct remote_request *remote_request_new(struct remote *r, const struct remote_ticket *t);
-struct remote_request *remote_request_new_done(struct remote *r, const struct remote_ticket *t, backend_done *done,
-                                               void *arg);
+/* A request about the ticket, or about none (NULL).  `name` may be NULL. */
+struct remote_request *remote_request_new(struct remote *r, enum remote_procedure procedure,
+                                          const struct remote_ticket *t, const char *name);
 void remote_request_free(struct remote_request *request);
 /* With references to the values. */
 void remote_request_set_change(struct remote_request *request, const struct backend_change *change);
 /* See remote_store.send. */
-uint64_t remote_request_send(struct remote_request *request, struct remote_ticket *t, enum remote_procedure procedure,
+uint64_t remote_request_send(struct remote_request *request, struct remote_ticket *t,
                              void (*on_answer)(struct remote_request *request, const struct remote_answer *answer),
                              int64_t timeout);
 /* Calls `done`, if it is set, and frees the request. */

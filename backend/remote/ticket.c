@@ -62,10 +62,13 @@ static void ticket_turn_waiting(struct remote *r, struct remote_ticket *t, enum 
     }
 }
 
-struct remote_request *remote_request_new(struct remote *r, const struct remote_ticket *t)
+struct remote_request *remote_request_new(struct remote *r, enum remote_procedure procedure,
+                                          const struct remote_ticket *t, const char *name)
 {
     struct remote_request *request = g_new0(struct remote_request, 1);
     request->r = r;
+    request->procedure = procedure;
+    request->name = g_strdup(name);
     if (t) {
         memcpy(request->id, t->id, sizeof request->id);
     }
@@ -77,32 +80,23 @@ void remote_request_free(struct remote_request *request)
 {
     LIST_REMOVE(request, link);
     request->r->background_pending -= request->background_cost;
-    g_clear_pointer(&request->change.meta, g_bytes_unref);
-    g_clear_pointer(&request->change.content, g_bytes_unref);
-    g_clear_pointer(&request->segments, g_array_unref);
     g_free(request->name);
-    g_free(request->ticket_name);
-    g_clear_pointer(&request->directory.meta, g_bytes_unref);
+    g_free(request->release.ticket_name);
+    g_clear_pointer(&request->release.meta, g_bytes_unref);
+    g_clear_pointer(&request->renewal.segments, g_array_unref);
+    g_clear_pointer(&request->update.change.meta, g_bytes_unref);
+    g_clear_pointer(&request->update.change.content, g_bytes_unref);
     g_free(request->replaced);
     g_free(request->match);
     g_free(request->after);
+    g_clear_pointer(&request->directory.meta, g_bytes_unref);
     g_free(request);
 }
 
-struct remote_request *remote_request_new_done(struct remote *r, const struct remote_ticket *t, backend_done *done,
-                                               void *arg)
-{
-    struct remote_request *request = remote_request_new(r, t);
-    request->done = done;
-    request->arg = arg;
-    return request;
-}
-
-uint64_t remote_request_send(struct remote_request *request, struct remote_ticket *t, enum remote_procedure procedure,
+uint64_t remote_request_send(struct remote_request *request, struct remote_ticket *t,
                              void (*answered)(struct remote_request *request, const struct remote_answer *answer),
                              int64_t timeout)
 {
-    request->procedure = procedure;
     request->on_answer = answered;
     request->serial = ++request->r->serials;
     return request->r->store->send(request, t, timeout);
@@ -115,9 +109,9 @@ bool remote_outcome_is_unknown(const struct remote_answer *answer)
 
 void remote_request_set_change(struct remote_request *request, const struct backend_change *c)
 {
-    request->change.set = c->set;
-    request->change.meta = c->meta ? g_bytes_ref(c->meta) : NULL;
-    request->change.content = c->content ? g_bytes_ref(c->content) : NULL;
+    request->update.change.set = c->set;
+    request->update.change.meta = c->meta ? g_bytes_ref(c->meta) : NULL;
+    request->update.change.content = c->content ? g_bytes_ref(c->content) : NULL;
 }
 
 void remote_request_answer(struct remote_request *request, enum backend_result result, clock_ms sent)

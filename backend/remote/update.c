@@ -17,7 +17,7 @@ static void update_send_set(struct remote_request *request, struct remote_ticket
 {
     g_free(request->name);
     request->name = g_strdup(t->lock->name);
-    remote_request_send(request, t, REMOTE_SET, update_on_set, 0);
+    remote_request_send(request, t, update_on_set, 0);
 }
 
 static void update_on_set(struct remote_request *request, const struct remote_answer *answer)
@@ -29,7 +29,7 @@ static void update_on_set(struct remote_request *request, const struct remote_an
         return;
     }
     if (t && result == BACKEND_OK) {
-        remote_ticket_change(t, &request->change);
+        remote_ticket_change(t, &request->update.change);
     } else if (t && result == BACKEND_STALE) {
         remote_verify(request->r, t->lock, NULL);
     }
@@ -45,7 +45,9 @@ void remote_set(struct remote *r, struct remote_ticket *t, const struct backend_
         }
         return;
     }
-    struct remote_request *request = remote_request_new_done(r, t, done, arg);
+    struct remote_request *request = remote_request_new(r, REMOTE_SET, t, NULL);
+    request->done = done;
+    request->arg = arg;
     remote_request_set_change(request, c);
     update_send_set(request, t);
 }
@@ -123,8 +125,9 @@ void remote_rename(struct remote *r, struct remote_ticket *t, const char *name, 
         done(arg, BACKEND_STALE);
         return;
     }
-    struct remote_request *request = remote_request_new_done(r, t, done, arg);
-    request->name = g_strdup(name);
+    struct remote_request *request = remote_request_new(r, REMOTE_RENAME, t, name);
+    request->done = done;
+    request->arg = arg;
     if (replaced) {
         request->replaced = g_strdup(replaced->id);
         replaced->renaming = true;
@@ -133,5 +136,5 @@ void remote_rename(struct remote *r, struct remote_ticket *t, const char *name, 
     t->moving = g_strdup(name);
     t->renaming = true;
     t->uncontended = false;
-    remote_request_send(request, t, REMOTE_RENAME, update_on_renamed, 0);
+    remote_request_send(request, t, update_on_renamed, 0);
 }

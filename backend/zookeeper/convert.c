@@ -107,7 +107,7 @@ static void convert_into(struct zk_batch *batch)
         batch_finish_soon(batch, BACKEND_STALE);
         return;
     }
-    const struct backend_claim *claim = &batch->request->claim;
+    const struct backend_claim *claim = &batch->request->update.claim;
     struct zk_node *draft = batch_begin_draft(batch);
     draft->kind = (uint8_t)claim->kind;
     draft->mode = (uint8_t)claim->mode;
@@ -115,7 +115,7 @@ static void convert_into(struct zk_batch *batch)
     draft->automatic = false;
     draft->handle = claim->handle;
     draft->lock_owner = claim->lock_owner;
-    node_change(draft, &batch->request->change);
+    node_change(draft, &batch->request->update.change);
     batch_send_draft(batch);
     batch_mark_held(batch, draft);
     batch_then(batch, convert_on_written);
@@ -148,8 +148,8 @@ void convert_begin(struct zk_batch *batch)
     }
     const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->id);
     const struct zk_node *node = node_find(batch->z, change->id);
-    bool stronger =
-        t && node && t->state == REMOTE_HELD && batch->request && batch->request->claim.mode == BACKEND_EXCLUSIVE;
+    bool stronger = t && node && t->state == REMOTE_HELD && batch->request &&
+                    batch->request->update.claim.mode == BACKEND_EXCLUSIVE;
     if (stronger && node->may_be_shared) {
         convert_raise(batch, convert_if_exclusive);
     } else {

@@ -255,7 +255,9 @@ void zk_recover(struct remote *remote, backend_recover_each *found, void *arg)
     if (!z->resumes) {
         return;
     }
-    struct zk_batch *batch = batch_new(z, &recover, remote_request_new_done(&z->remote, NULL, NULL, &recovery));
+    struct remote_request *request = remote_request_new(remote, REMOTE_NO_PROCEDURE, NULL, NULL);
+    struct zk_batch *batch = batch_new(z, &recover, request);
+    request->arg = &recovery;
     batch->path = node_path(z, "");
     batch_start(batch, RESUME_CONNECT);
     while (!recovery.ended) {

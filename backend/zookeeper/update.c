@@ -86,7 +86,7 @@ static void update_set(struct zk_batch *batch)
         batch_finish_soon(batch, BACKEND_STALE);
         return;
     }
-    node_change(batch_begin_draft(batch), &batch->request->change);
+    node_change(batch_begin_draft(batch), &batch->request->update.change);
     update_keep_term(remote_ticket_find(&batch->z->remote, change->id), batch->draft);
     batch_send_draft(batch);
     batch_then(batch, update_on_written);
@@ -152,7 +152,7 @@ static void update_renew(struct zk_batch *batch)
         return;
     }
     bool fixed = t->ends != CLOCK_NEVER, automatic = node->ttl == batch->request->ttl && t->due_after > 0 && !fixed;
-    bool same = fixed ? batch->request->verify_only && !node->automatic : automatic && node->automatic;
+    bool same = fixed ? batch->request->renewal.verify_only && !node->automatic : automatic && node->automatic;
     bool weaker = node->may_be_shared && t->head.mode == BACKEND_EXCLUSIVE;
     g_clear_pointer(&batch->draft, node_free);
     if (weaker || (same && !node->unconfirmed && node->mode == t->head.mode)) {
@@ -324,10 +324,10 @@ static struct zk_batch *update_start(struct remote_request *request, struct remo
     const char *lock = t ? t->lock->name : request->name;
     change->id = g_strdup(request->id);
     change->lock = g_strdup(request->name);
-    change->lock_owner = request->claim.lock_owner;
+    change->lock_owner = request->lock_owner;
     change->batch.path = node_path(z, lock);
-    change->sequence = t ? t->lock->sequence : request->claim.sequence;
-    change->against_will = request->procedure == REMOTE_RELEASE && *request->why;
+    change->sequence = t ? t->lock->sequence : request->release.sequence;
+    change->against_will = request->procedure == REMOTE_RELEASE && *request->release.why;
     batch_start(&change->batch, timeout);
     return &change->batch;
 }

@@ -105,14 +105,14 @@ static void encode(GString *line, const struct remote_request *request, const st
         break;
     case REMOTE_RENEW:
         add_number(line, "ttl", request->ttl);
-        add_number(line, "left", request->verify_only ? 0 : request->left);
+        add_number(line, "left", request->renewal.verify_only ? 0 : request->renewal.left);
         break;
     case REMOTE_CONVERT:
-        add_claim(line, &request->claim);
-        add_change(line, &request->change);
+        add_claim(line, &request->update.claim);
+        add_change(line, &request->update.change);
         break;
     case REMOTE_SET:
-        add_change(line, &request->change);
+        add_change(line, &request->update.change);
         break;
     case REMOTE_TEST:
         add_claim(line, &request->claim);
