@@ -183,15 +183,12 @@ int64_t pq_number(const PGresult *rows, int row, const char *column);
 uint64_t pq_fence(const PGresult *rows, int row, const char *column); /* 0: no valid token */
 uint64_t pq_offset(const PGresult *rows, int row, const char *column);
 GBytes *pq_bytes(const PGresult *rows, int row, const char *column, size_t max);
-/* struct backend_segment; NULL: none.  Free it with g_array_unref. */
-GArray *pq_segments(const PGresult *rows, int row, const char *column);
 /* Bytes as a name: a new string; NULL: no valid name. */
 char *pq_name(const PGresult *rows, int row, const char *column);
 /* The word in a column (NULL: the first) as a result. */
 enum backend_result pq_result(const struct pq_answer *answer, const char *column);
 /* Fills in a row of leasefs.describe. */
 void pq_describe(struct remote *r, const char *name, const PGresult *rows, struct backend_info *info);
-void pq_info_clear(struct backend_info *info);
 
 /* --- the store --- */
 

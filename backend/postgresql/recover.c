@@ -66,7 +66,7 @@ static void recover_restore(struct pq_recovery *recovery, const PGresult *rows, 
                                       .fence = fence,
                                       .acquired = clock_now() - age,
                                       .deadline = remote_deadline(sent + left - claim.ttl, claim.ttl)});
-        GArray *segments = kind == BACKEND_FCNTL ? pq_segments(rows, row, "segments") : NULL;
+        GArray *segments = kind == BACKEND_FCNTL ? remote_parse_segments(pq_text(rows, row, "segments")) : NULL;
         if (segments) {
             remote_ticket_set_segments(t, segments);
             g_array_unref(segments);

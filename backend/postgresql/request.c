@@ -81,7 +81,7 @@ static void request_on_acquired(void *arg, const struct pq_answer *given)
     if (given->outcome == REMOTE_ANSWERED && there) {
         answer.fence = pq_fence(given->rows, 0, "number");
         answer.id = pq_text(given->rows, 0, "id");
-        segments = pq_segments(given->rows, 0, "segments");
+        segments = remote_parse_segments(pq_text(given->rows, 0, "segments"));
         answer.segments = segments;
         answer.rank = pq_number(given->rows, 0, "rank");
         answer.wait = pq_number(given->rows, 0, "wait");
@@ -96,15 +96,15 @@ static void request_on_acquired(void *arg, const struct pq_answer *given)
         answer.info = &holder;
     }
     request_answer(request, given, &answer);
-    pq_info_clear(&holder);
+    remote_info_clear(&holder);
     g_clear_pointer(&segments, g_array_unref);
     g_free(leaf);
 }
 
-/* The answer names a ticket of this mount that has expired here meanwhile. */
-static bool request_is_expired(const struct postgresql *p, const PGresult *rows, const struct backend_info *info)
+/* Does the answer describe a ticket of this mount? */
+static bool request_describes_own(const struct postgresql *p, const PGresult *rows)
 {
-    return strcmp(pq_text(rows, 0, "mount"), p->mount) == 0 && (!info->ticket || info->ticket->deadline <= clock_now());
+    return strcmp(pq_text(rows, 0, "mount"), p->mount) == 0;
 }
 
 static void request_test(struct remote_request *request);
@@ -117,10 +117,10 @@ static void request_on_tested(void *arg, const struct pq_answer *given)
     if (answer.result == BACKEND_BUSY) {
         info.holders = 1;
         pq_describe(request->r, request->name, given->rows, &info);
-        bool expired = request_is_expired(postgresql_of(request), given->rows, &info);
+        bool expired = remote_info_is_expired(&info, request_describes_own(postgresql_of(request), given->rows));
         if (expired && !request->verified) { /* another may be named behind its release */
             request->verified = true;
-            pq_info_clear(&info);
+            remote_info_clear(&info);
             request_test(request);
             return;
         }
@@ -128,7 +128,7 @@ static void request_on_tested(void *arg, const struct pq_answer *given)
         answer.result = BACKEND_OK;
     }
     request_answer(request, given, &answer);
-    pq_info_clear(&info);
+    remote_info_clear(&info);
 }
 
 static void request_test(struct remote_request *request)
@@ -150,43 +150,6 @@ static void request_test(struct remote_request *request)
 /* --- stat, list, directories --- */
 
 static void request_send_stat(struct remote_request *request);
-
-/* At most once. */
-static void request_ask_again(struct remote_request *request)
-{
-    request->verified = true;
-    request_send_stat(request);
-}
-
-/* Does the server's answer contradict this holder: nobody holds, or another that conflicts? */
-static bool request_is_contradicted(const struct remote_ticket *t, const struct backend_info *info)
-{
-    bool exclusive = info->mode == BACKEND_EXCLUSIVE || t->head.mode == BACKEND_EXCLUSIVE;
-    bool excluded = exclusive && info->holders > 0 && remote_ticket_covers(t, info->start, info->end);
-    return t->state == REMOTE_HELD && (info->type != BACKEND_LOCK || excluded);
-}
-
-/* The answer contradicts a holder of this mount.  Verifies that holder, and then repeats the request, so that its user
- * gets the answer after the holder's end was reported. */
-static bool request_stat_again(struct remote_request *request, const struct backend_info *info)
-{
-    const char *leaf;
-    char *directory = remote_parent(request->name, &leaf);
-    struct remote_lock *lock = g_hash_table_lookup(request->r->locks, request->name);
-    if (!lock && remote_is_numbered(leaf)) {
-        lock = g_hash_table_lookup(request->r->queues, directory);
-    }
-    g_free(directory);
-    struct remote_ticket *t = lock && !request->verified && !info->ticket ? LIST_FIRST(&lock->tickets) : NULL;
-    while (t && !request_is_contradicted(t, info)) {
-        t = LIST_NEXT(t, link);
-    }
-    if (t) {
-        remote_verify(request->r, lock, NULL);
-        request_ask_again(request);
-    }
-    return t;
-}
 
 static void request_read_stat(struct postgresql *p, const struct remote_request *request, const PGresult *rows,
                               struct backend_info *info)
@@ -219,22 +182,17 @@ static void request_on_stat(void *arg, const struct pq_answer *given)
     struct postgresql *p = postgresql_of(request);
     struct backend_info info = {.type = BACKEND_NOTHING};
     struct remote_answer answer = {.result = given->result, .info = &info};
+    bool again = false;
     if (given->outcome == REMOTE_ANSWERED) {
         request_read_stat(p, request, given->rows, &info);
-        bool expired = info.type == BACKEND_LOCK && request_is_expired(p, given->rows, &info);
-        if (expired && info.holders > 1 && !request->verified) { /* show one of the other holders */
-            pq_info_clear(&info);
-            request_ask_again(request);
-            return;
-        }
-        info.type = expired ? BACKEND_NOTHING : info.type;
-        if (request_stat_again(request, &info)) {
-            pq_info_clear(&info);
-            return;
-        }
+        again = remote_stat_again(request, &info, request_describes_own(p, given->rows));
     }
-    request_answer(request, given, &answer);
-    pq_info_clear(&info);
+    if (again) {
+        request_send_stat(request);
+    } else {
+        request_answer(request, given, &answer);
+    }
+    remote_info_clear(&info);
 }
 
 static void request_send_stat(struct remote_request *request)
@@ -298,7 +256,7 @@ static void request_on_tickets(void *arg, const struct pq_answer *given)
     request_answer(request, given, &answer);
     for (size_t i = 0; i < answer.entry_count; i++) {
         g_free((char *)entries[i].name);
-        pq_info_clear(&infos[i]);
+        remote_info_clear(&infos[i]);
     }
     g_free(entries);
     g_free(infos);

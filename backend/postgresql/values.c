@@ -206,24 +206,6 @@ GBytes *pq_bytes(const PGresult *rows, int row, const char *column, size_t max)
     return g_bytes_new_take(data, length);
 }
 
-/* "start end mode …" in hexadecimal, from leasefs.segments. */
-GArray *pq_segments(const PGresult *rows, int row, const char *column)
-{
-    const char *at = pq_text(rows, row, column);
-    GArray *segments = *at ? g_array_new(FALSE, FALSE, sizeof(struct backend_segment)) : NULL;
-    while (*at) {
-        char *mode;
-        struct backend_segment s = {.start = g_ascii_strtoull(at, &mode, 16)};
-        s.end = g_ascii_strtoull(mode, &mode, 16);
-        s.mode = g_ascii_strtoull(mode, (char **)&at, 10) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
-        if (at == mode) {
-            break;
-        }
-        g_array_append_val(segments, s);
-    }
-    return segments;
-}
-
 char *pq_name(const PGresult *rows, int row, const char *column)
 {
     GBytes *bytes = pq_bytes(rows, row, column, POSTGRESQL_CONTENT_MAX);
@@ -247,19 +229,12 @@ enum backend_result pq_result(const struct pq_answer *answer, const char *column
                                          : remote_parse_result(word, BACKEND_DAMAGED);
 }
 
-/* Is the ticket on that name, or may it be, because a rename is pending? */
-static bool call_is_on(const struct remote_ticket *t, const char *name)
-{
-    return strcmp(remote_ticket_name(t), name) == 0 || (t->moving && strcmp(t->moving, name) == 0);
-}
-
 void pq_describe(struct remote *r, const char *name, const PGresult *rows, struct backend_info *info)
 {
     clock_ms now = clock_now();
     int64_t age = pq_number(rows, 0, "age"), left = pq_number(rows, 0, "remaining"), ttl = pq_number(rows, 0, "ttl");
     int64_t kind = pq_number(rows, 0, "kind");
     const char *mount = pq_text(rows, 0, "mount");
-    struct remote_ticket *t = remote_ticket_find(r, pq_text(rows, 0, "id"));
     info->type = BACKEND_LOCK;
     info->kind = kind >= BACKEND_PROVISIONAL && kind <= BACKEND_FCNTL ? (enum backend_kind)kind : BACKEND_LEASE;
     info->mode = pq_number(rows, 0, "mode") == 1 ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
@@ -271,14 +246,5 @@ void pq_describe(struct remote *r, const char *name, const PGresult *rows, struc
     info->guarded = strcmp(mount, "guard") == 0;
     info->start = pq_is_null(rows, 0, "first") ? 0 : pq_offset(rows, 0, "first");
     info->end = pq_is_null(rows, 0, "last") ? BACKEND_RANGE_MAX : pq_offset(rows, 0, "last");
-    if (t && t->state != REMOTE_ACQUIRING && call_is_on(t, name)) {
-        remote_ticket_describe(t, info);
-    }
-}
-
-void pq_info_clear(struct backend_info *info)
-{
-    g_clear_pointer(&info->meta, g_bytes_unref);
-    g_clear_pointer(&info->content, g_bytes_unref);
-    g_clear_pointer(&info->directory.meta, g_bytes_unref);
+    remote_describe_own(r, pq_text(rows, 0, "id"), name, info);
 }

@@ -63,7 +63,6 @@ struct redis {
     unsigned wait;                   /* replicas that must confirm a grant */
     struct redis_recovery *recovery; /* until all leases of the daemon before are found; or NULL */
     struct redis_uncontended uncontended;
-    LIST_HEAD(, redis_stat_flow) stats;
     LIST_HEAD(, redis_directory_flow) directory_flows;
 };
 
@@ -127,8 +126,6 @@ const char *redis_text(const redisReply *reply, size_t index);
 int64_t redis_number(const redisReply *reply, size_t index);
 uint64_t redis_unsigned(const redisReply *reply, size_t index);
 uint64_t redis_offset(const redisReply *reply, size_t index);
-/* "start end mode …", in hexadecimal, mode 1: shared.  A new array, or NULL. */
-GArray *redis_segments(const redisReply *reply, size_t index);
 GBytes *redis_bytes(const redisReply *reply, size_t index, size_t max); /* a new reference, `max` bytes at most */
 
 /* A reply is what a stranger may have written: numbers within bounds. */
@@ -194,11 +191,8 @@ void redis_stat(struct remote_request *request);
 /* `reply` from element `first` on is what describe of look.lua says of that name. */
 void redis_describe(struct redis *r, const char *name, const redisReply *reply, size_t first,
                     struct backend_info *info);
-/* Is the described holder a ticket of this mount that has expired?  The server did not know that when it answered. */
-bool redis_is_expired(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info);
-void redis_info_clear(struct backend_info *info);
-/* At the end: completions are not called. */
-void redis_stat_end_all(struct redis *r);
+/* Does it describe a ticket of this mount? */
+bool redis_describes_own(const struct redis *r, const redisReply *reply, size_t first);
 
 /* --- directory.c --- */
 

@@ -111,7 +111,7 @@ static void procedure_read_acquire(const struct remote_request *request, const s
         procedure_is_credible(r, t, reply, granted, &answer->fence)) {
         t->uncontended = false;
         answer->id = redis_text(reply, 1);
-        answer->segments = values->segments = redis_segments(reply, 3);
+        answer->segments = values->segments = remote_parse_segments(redis_text(reply, 3));
         answer->leaf = redis_text(reply, granted ? 4 : 5);
         answer->rank = redis_number(reply, 2);
         answer->wait = redis_number(reply, 3);
@@ -146,7 +146,8 @@ static void procedure_read_test(const struct remote_request *request, const stru
     } else if (strcmp(word, "busy") == 0) {
         *info = (struct backend_info){.type = BACKEND_LOCK, .holders = 1};
         redis_describe(r, request->name, given->reply, 1, info);
-        if (redis_is_expired(r, given->reply, 1, info)) { /* another may be named behind its release */
+        if (remote_info_is_expired(
+                info, redis_describes_own(r, given->reply, 1))) { /* another may be named behind its release */
             info->type = BACKEND_NOTHING;
             values->again = !request->verified;
         }
@@ -348,7 +349,7 @@ void redis_procedure_answer(struct remote_request *request, const struct redis_a
         request->on_answer(request, &answer);
     }
     g_clear_pointer(&values.segments, g_array_unref);
-    redis_info_clear(&values.info);
+    remote_info_clear(&values.info);
 }
 
 static void procedure_on_answer(void *arg, const struct redis_answer *given)

@@ -138,7 +138,8 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
                                   .deadline = remote_deadline(sent + left - claim.ttl, claim.ttl)});
     t->uncontended = uncontended;
     bool was_due = age - (claim.ttl - left) >= RECOVER_SETTLED;
-    GArray *segments = claim.kind == BACKEND_FCNTL && !uncontended ? redis_segments(reply, 10) : NULL;
+    GArray *segments =
+        claim.kind == BACKEND_FCNTL && !uncontended ? remote_parse_segments(redis_text(reply, 10)) : NULL;
     if (segments) {
         remote_ticket_set_segments(t, segments);
         g_array_unref(segments);

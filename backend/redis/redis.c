@@ -137,7 +137,6 @@ static void redis_free(struct remote *remote, bool holds)
     (void)holds;
     redis_recover_stop(r);
     redis_uncontended_stop(r);
-    redis_stat_end_all(r);
     redis_directory_end_all(r);
     redis_list_end_all(r);
     epoch_clear(&r->epoch);
@@ -260,7 +259,6 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     g_snprintf(r->mount, sizeof r->mount, "lfs:m%015" G_GINT64_MODIFIER "x", random >> 4);
     r->about = format_describe_mount(REDIS_FORMAT);
     redis_uncontended_init(r);
-    LIST_INIT(&r->stats);
     LIST_INIT(&r->directory_flows);
     r->arena = g_string_chunk_new(4096);
     r->arguments = g_array_new(FALSE, FALSE, sizeof(struct redis_argument));

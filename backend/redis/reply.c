@@ -73,22 +73,6 @@ static bool reply_take_fence(uint64_t fence, uint64_t *ret_fence)
     return true;
 }
 
-GArray *redis_segments(const redisReply *reply, size_t index)
-{
-    const char *text = redis_text(reply, index);
-    GArray *segments = *text ? g_array_new(FALSE, FALSE, sizeof(struct backend_segment)) : NULL;
-    for (char *at = (char *)text, *mode; *at;) { /* sscanf(3) would look at all the rest for each number */
-        struct backend_segment s = {.start = g_ascii_strtoull(at, &mode, 16)};
-        s.end = g_ascii_strtoull(mode, &mode, 16);
-        s.mode = g_ascii_strtoull(mode, &at, 10) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
-        if (at == mode) {
-            break;
-        }
-        g_array_append_val(segments, s);
-    }
-    return segments;
-}
-
 bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence)
 {
     return reply_take_fence(redis_unsigned(reply, index), ret_fence);

@@ -3,12 +3,6 @@
 
 #include "backend/redis/private.h"
 
-/* Is the ticket on that name, or may it be after a rename that is pending? */
-static bool stat_is_on(const struct remote_ticket *t, const char *name)
-{
-    return strcmp(remote_ticket_name(t), name) == 0 || (t->moving && strcmp(t->moving, name) == 0);
-}
-
 /* Element `first` and on: kind, mode, number, age, time left, ttl, meta,
  * ticket, start, end, mount.  An age or time of -1 (or -2) is not known. */
 void redis_describe(struct redis *r, const char *name, const redisReply *reply, size_t first, struct backend_info *info)
@@ -16,7 +10,6 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
     clock_ms now = clock_now();
     int64_t age = redis_time(reply, first + 3), left = redis_time(reply, first + 4);
     int64_t ttl = redis_time(reply, first + 5), kind = redis_number(reply, first);
-    struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(reply, first + 7));
     info->type = BACKEND_LOCK;
     info->kind = kind >= BACKEND_PROVISIONAL && kind <= BACKEND_FCNTL ? (enum backend_kind)kind : BACKEND_LEASE;
     info->mode = redis_number(reply, first + 1) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
@@ -29,49 +22,19 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
     info->guarded = *redis_text(reply, first + 7) == 'g';                                     /* see revoke.lua */
     info->start = redis_offset(reply, first + 8);
     info->end = redis_offset(reply, first + 9);
-    if (t && t->state != REMOTE_ACQUIRING && stat_is_on(t, name)) {
-        remote_ticket_describe(t, info);
-    }
+    remote_describe_own(&r->remote, redis_text(reply, first + 7), name, info);
 }
 
-bool redis_is_expired(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info)
+bool redis_describes_own(const struct redis *r, const redisReply *reply, size_t first)
 {
-    return strcmp(redis_text(reply, first + 10), r->mount) == 0 &&
-           (!info->ticket || info->ticket->deadline <= clock_now());
-}
-
-void redis_info_clear(struct backend_info *info)
-{
-    g_clear_pointer(&info->meta, g_bytes_unref);
-    g_clear_pointer(&info->content, g_bytes_unref);
-    g_clear_pointer(&info->directory.meta, g_bytes_unref);
-}
-
-/* A stat that is not answered yet. */
-struct redis_stat_flow {
-    LIST_ENTRY(redis_stat_flow) link; /* r->stats */
-    struct remote_request *request;
-};
-
-static void stat_flow_free(struct redis_stat_flow *flow)
-{
-    LIST_REMOVE(flow, link);
-    g_free(flow);
-}
-
-void redis_stat_end_all(struct redis *r)
-{
-    while (!LIST_EMPTY(&r->stats)) {
-        stat_flow_free(LIST_FIRST(&r->stats));
-    }
+    return strcmp(redis_text(reply, first + 10), r->mount) == 0;
 }
 
 static void stat_on_answer(void *arg, const struct redis_answer *given);
 
 /* `no_directory`: it was none when it was last asked for. */
-static void stat_send(struct redis_stat_flow *flow, bool no_directory)
+static void stat_send(struct remote_request *request, bool no_directory)
 {
-    const struct remote_request *request = flow->request;
     struct redis_call call = {.r = redis_of(request), .script = REDIS_STAT};
     const char *leaf;
     char *directory = remote_parent(request->name, &leaf);
@@ -84,41 +47,7 @@ static void stat_send(struct redis_stat_flow *flow, bool no_directory)
     redis_call_leaf(&call, request->name, false);
     redis_call_flag(&call, "root", !*request->name);
     redis_call_flag(&call, "no_directory", no_directory);
-    redis_call_send(&call, 0, stat_on_answer, flow);
-}
-
-/* Does the answer say that the ticket cannot hold?  Nobody holds the name, or a conflicting ticket does. */
-static bool stat_contradicts(const struct remote_ticket *t, const struct backend_info *info)
-{
-    bool exclusive = info->mode == BACKEND_EXCLUSIVE || t->head.mode == BACKEND_EXCLUSIVE;
-    bool excluded = exclusive && info->holders > 0 && remote_ticket_covers(t, info->start, info->end);
-    return t->state == REMOTE_HELD && (info->type != BACKEND_LOCK || excluded);
-}
-
-/* If the server says that a ticket of this mount does not hold, the mount verifies the ticket, and asks again behind
- * that. So the caller does not see the lock gone before its holder does. */
-static bool stat_verify(struct redis_stat_flow *flow, const struct backend_info *info)
-{
-    struct remote_request *request = flow->request;
-    struct remote_ticket *t;
-    const char *leaf;
-    char *directory = remote_parent(request->name, &leaf);
-    struct remote_lock *lock = g_hash_table_lookup(request->r->locks, request->name);
-    if (!lock && remote_is_numbered(leaf)) {
-        lock = g_hash_table_lookup(request->r->queues, directory);
-    }
-    g_free(directory);
-    t = lock && !request->verified && !info->ticket ? LIST_FIRST(&lock->tickets) : NULL;
-    while (t && !stat_contradicts(t, info)) {
-        t = LIST_NEXT(t, link);
-    }
-    if (!t) {
-        return false;
-    }
-    remote_verify(request->r, lock, NULL);
-    request->verified = true;
-    stat_send(flow, false);
-    return true;
+    redis_call_send(&call, 0, stat_on_answer, request);
 }
 
 /* What stat.lua, or one of the short questions, answers. */
@@ -158,63 +87,50 @@ static enum backend_result stat_read(struct redis *r, const char *name, const st
 
 static void stat_on_answer(void *arg, const struct redis_answer *given)
 {
-    struct redis_stat_flow *flow = arg;
-    struct remote_request *request = flow->request;
+    struct remote_request *request = arg;
     struct redis *r = redis_of(request);
     const redisReply *reply = given->reply;
     bool counted = reply && reply->type == REDIS_REPLY_INTEGER;  /* see stat_count_keys */
     bool no_directory = reply && reply->type == REDIS_REPLY_NIL; /* see stat_send_directory */
     if (no_directory || (counted && reply->integer != 0)) {
-        stat_send(flow, counted && reply->integer < 2);
+        stat_send(request, counted && reply->integer < 2);
         return;
     }
     struct backend_info info = {.type = BACKEND_NOTHING};
     enum backend_result result = stat_read(r, request->name, given, &info);
-    bool expired = info.type == BACKEND_LOCK && redis_is_expired(r, reply, 1, &info);
-    if (expired && info.holders > 1 && !request->verified) { /* another holder may be named */
-        redis_info_clear(&info);
-        request->verified = true;
-        stat_send(flow, true);
-        return;
+    if (result == BACKEND_OK && remote_stat_again(request, &info, redis_describes_own(r, reply, 1))) {
+        stat_send(request, false);
+    } else {
+        request->on_answer(request,
+                           &(struct remote_answer){.outcome = given->outcome, .result = result, .info = &info});
     }
-    if (expired) {
-        info.type = BACKEND_NOTHING;
-    }
-    if (result == BACKEND_OK && stat_verify(flow, &info)) {
-        redis_info_clear(&info);
-        return;
-    }
-    stat_flow_free(flow);
-    request->on_answer(request, &(struct remote_answer){.outcome = given->outcome, .result = result, .info = &info});
-    redis_info_clear(&info);
+    remote_info_clear(&info);
 }
 
 /* Most names that are looked up are free, because they are about to be created.  To count their keys costs the server a
  * tenth of what stat.lua does.  A directory counts twice. */
-static void stat_count_keys(struct redis_stat_flow *flow)
+static void stat_count_keys(struct remote_request *request)
 {
-    const char *name = flow->request->name;
-    struct redis *r = redis_of(flow->request);
+    struct redis *r = redis_of(request);
     struct redis_call call = {.r = r};
     const struct redis_argument exists = {"EXISTS", strlen("EXISTS")};
     g_array_append_val(r->arguments, exists);
     for (const char *letter = "odd"; *letter; letter++) {
-        redis_call_key(&call, *letter, name);
+        redis_call_key(&call, *letter, request->name);
     }
-    redis_call_key(&call, 0, name);
+    redis_call_key(&call, 0, request->name);
     redis_conn_command(r->conn, (const struct redis_argument *)r->arguments->data, r->arguments->len,
-                       redis_request_timeout(r), stat_on_answer, flow);
+                       redis_request_timeout(r), stat_on_answer, request);
     redis_call_end(r);
 }
 
 /* The kernel looks up a directory on the way to each name in it. */
-static void stat_send_directory(struct redis_stat_flow *flow)
+static void stat_send_directory(struct remote_request *request)
 {
-    const struct remote_request *request = flow->request;
     struct redis_call call = {.r = redis_of(request), .script = REDIS_STAT_DIRECTORY};
     redis_call_key(&call, 'd', request->name);
     redis_call_key(&call, 'q', request->name);
-    redis_call_send(&call, 0, stat_on_answer, flow);
+    redis_call_send(&call, 0, stat_on_answer, request);
 }
 
 static bool stat_may_be_free(struct redis *r, const char *name)
@@ -226,14 +142,11 @@ static bool stat_may_be_free(struct redis *r, const char *name)
 void redis_stat(struct remote_request *request)
 {
     struct redis *r = redis_of(request);
-    struct redis_stat_flow *flow = g_new0(struct redis_stat_flow, 1);
-    flow->request = request;
-    LIST_INSERT_HEAD(&r->stats, flow, link);
     if (stat_may_be_free(r, request->name)) {
-        stat_count_keys(flow);
+        stat_count_keys(request);
     } else if (*request->name && remote_directory_cache_find(&r->remote, request->name)) {
-        stat_send_directory(flow);
+        stat_send_directory(request);
     } else {
-        stat_send(flow, false);
+        stat_send(request, false);
     }
 }

@@ -35,7 +35,7 @@ static void acquire_answer_busy(struct redlock_flow *flow, const char *word)
     struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .info = &holder};
     redlock_query_describe(flow, word, &holder);
     acquire_answer(flow, &answer);
-    redlock_query_clear(&holder);
+    remote_info_clear(&holder);
 }
 
 /* How many tickets of this mount wait before it. */

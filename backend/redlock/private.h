@@ -243,9 +243,8 @@ bool redlock_is_guard(const char *id);
 void redlock_stat(struct redlock_flow *flow);
 void redlock_test(struct redlock_flow *flow);
 void redlock_list(struct redlock_flow *flow);
-/* The holder that a majority names ("held …"); meta and content are new references: redlock_query_clear. */
+/* The holder that a majority names ("held …"); meta and content are new references: remote_info_clear. */
 void redlock_query_describe(struct redlock_flow *flow, const char *word, struct backend_info *info);
-void redlock_query_clear(struct backend_info *info);
 /* Meta and content are borrowed. */
 void redlock_query_describe_ticket(struct remote_ticket *t, struct backend_info *info);
 void redlock_query_fill(struct redlock *r, const char *name);

@@ -66,12 +66,6 @@ void redlock_query_describe(struct redlock_flow *flow, const char *word, struct 
     }
 }
 
-void redlock_query_clear(struct backend_info *info)
-{
-    g_clear_pointer(&info->meta, g_bytes_unref);
-    g_clear_pointer(&info->content, g_bytes_unref);
-}
-
 void redlock_query_describe_ticket(struct remote_ticket *t, struct backend_info *info)
 {
     *info = (struct backend_info){.type = BACKEND_LOCK,
@@ -124,9 +118,8 @@ static void query_answer_directory(struct redlock_flow *flow, const char *word)
 {
     struct backend_info info = {.type = BACKEND_DIRECTORY};
     redlock_query_note_directory(flow, word, &info.directory);
-    GBytes *meta = info.directory.meta;
     query_answer(flow, BACKEND_OK, &info);
-    g_bytes_unref(meta);
+    remote_info_clear(&info);
 }
 
 static void query_on_looked(struct redlock_flow *flow)
@@ -144,7 +137,7 @@ static void query_on_looked(struct redlock_flow *flow)
         redlock_query_describe(flow, word, &info);
         info.waiters = remote_count_waiters(&flow->r->remote, flow->name);
         query_answer(flow, BACKEND_OK, &info);
-        redlock_query_clear(&info);
+        remote_info_clear(&info);
     } else {
         if (answered) {
             remote_directory_cache_remove(&flow->r->remote, flow->name);

@@ -82,7 +82,7 @@ static void revoke_on_looked(struct redlock_flow *flow)
         revoke_answer(flow, flow->result);
     }
     g_free(digest);
-    redlock_query_clear(&holder);
+    remote_info_clear(&holder);
 }
 
 static void revoke_look(struct redlock_flow *flow)

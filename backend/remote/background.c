@@ -336,3 +336,48 @@ void remote_verify(struct remote *r, struct remote_lock *lock, const struct remo
         }
     }
 }
+
+/* Does the answer say that the ticket cannot hold?  Nobody holds the name, or a conflicting ticket does. */
+static bool background_is_contradicted(const struct remote_ticket *t, const struct backend_info *info)
+{
+    bool exclusive = info->mode == BACKEND_EXCLUSIVE || t->head.mode == BACKEND_EXCLUSIVE;
+    bool excluded = exclusive && info->holders > 0 && remote_ticket_covers(t, info->start, info->end);
+    return t->state == REMOTE_HELD && (info->type != BACKEND_LOCK || excluded);
+}
+
+/* The lock of a name, or the queue of a name that may be a sequence ticket's. */
+static struct remote_lock *background_lock_of(struct remote *r, const char *name)
+{
+    const char *leaf;
+    char *directory = remote_parent(name, &leaf);
+    struct remote_lock *lock = g_hash_table_lookup(r->locks, name);
+    if (!lock && remote_is_numbered(leaf)) {
+        lock = g_hash_table_lookup(r->queues, directory);
+    }
+    g_free(directory);
+    return lock;
+}
+
+bool remote_stat_again(struct remote_request *request, struct backend_info *info, bool own)
+{
+    bool expired = remote_info_is_expired(info, own);
+    struct remote_lock *lock = background_lock_of(request->r, request->name);
+    if (request->verified) {
+        info->type = expired ? BACKEND_NOTHING : info->type;
+        return false;
+    }
+    request->verified = expired && info->holders > 1; /* another holder may be named */
+    if (request->verified) {
+        return true;
+    }
+    info->type = expired ? BACKEND_NOTHING : info->type;
+    struct remote_ticket *t = lock && !info->ticket ? LIST_FIRST(&lock->tickets) : NULL;
+    while (t && !background_is_contradicted(t, info)) {
+        t = LIST_NEXT(t, link);
+    }
+    if (t) {
+        remote_verify(request->r, lock, NULL);
+        request->verified = true;
+    }
+    return t;
+}

@@ -417,6 +417,10 @@ void remote_verify_ticket(struct remote *r, struct remote_ticket *t);
 /* The store's view of `lock` contradicts ours: renews our tickets on it, so that those it no longer has are lost now.
  * If `holder` is given it surely holds, so this verifies only tickets that conflict with it. */
 void remote_verify(struct remote *r, struct remote_lock *lock, const struct remote_ticket *holder);
+/* Must the store be asked once more, because its answer to a stat contradicts what this mount holds?  Then this has
+ * verified that, so that the caller does not see the lock gone before its holder does.  `own`: the described holder is
+ * a ticket of this mount; one that has expired here is not there. */
+bool remote_stat_again(struct remote_request *request, struct backend_info *info, bool own);
 /* The order of r->background. */
 int remote_compare_background(const void *a, const void *b);
 /* Reports the end of a ticket that holds or waits, and frees it.  `release`: the store may still have it. */
@@ -510,6 +514,13 @@ void remote_ticket_set_segments(struct remote_ticket *t, const GArray *segments)
 GArray *remote_ticket_join_segments(const struct remote_ticket *t, const struct remote_ticket *joined);
 /* The part of `info` that this mount knows best of its own ticket: times, fencing token and the ticket itself. */
 void remote_ticket_describe(struct remote_ticket *t, struct backend_info *info);
+/* The same, if this mount has that ticket on that name, or may have it there after a pending rename. */
+void remote_describe_own(struct remote *r, const char *id, const char *name, struct backend_info *info);
+/* `own`: the store names a ticket of this mount.  Has it expired here?  The store may not have known when it answered.
+ */
+bool remote_info_is_expired(const struct backend_info *info, bool own);
+/* Unreferences meta and content. */
+void remote_info_clear(struct backend_info *info);
 /* Does it hold, or ask for, some of these bytes? */
 bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_t end);
 /* Removes these bytes from what it holds.  False: nothing is left. */
@@ -558,6 +569,8 @@ bool remote_is_path(const char *path);
 bool remote_is_numbered(const char *leaf);
 /* "ok", "busy", "stale", "missing", …; `otherwise` for a word that is none of these. */
 enum backend_result remote_parse_result(const char *word, enum backend_result otherwise);
+/* "start end mode …", in hexadecimal, mode 1: shared.  A new array of struct backend_segment; NULL: "". */
+GArray *remote_parse_segments(const char *text);
 /* The end of the term on which this mount may rely: it counts from before the request was sent, less what clocks may
  * differ by (the allowance of Redlock: ttl/100 + 2 ms). */
 clock_ms remote_deadline(clock_ms sent, int64_t ttl);

@@ -83,3 +83,18 @@ enum backend_result remote_parse_result(const char *word, enum backend_result ot
     }
     return otherwise;
 }
+
+GArray *remote_parse_segments(const char *text)
+{
+    GArray *segments = *text ? g_array_new(FALSE, FALSE, sizeof(struct backend_segment)) : NULL;
+    for (char *at = (char *)text, *mode; *at;) { /* sscanf(3) would look at all the rest for each number */
+        struct backend_segment s = {.start = g_ascii_strtoull(at, &mode, 16)};
+        s.end = g_ascii_strtoull(mode, &mode, 16);
+        s.mode = g_ascii_strtoull(mode, &at, 10) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+        if (at == mode) {
+            break;
+        }
+        g_array_append_val(segments, s);
+    }
+    return segments;
+}

@@ -359,6 +359,27 @@ void remote_ticket_describe(struct remote_ticket *t, struct backend_info *info)
     info->ttl = t->head.ttl;
 }
 
+void remote_describe_own(struct remote *r, const char *id, const char *name, struct backend_info *info)
+{
+    struct remote_ticket *t = remote_ticket_find(r, id);
+    if (t && t->state != REMOTE_ACQUIRING &&
+        (strcmp(remote_ticket_name(t), name) == 0 || g_strcmp0(t->moving, name) == 0)) {
+        remote_ticket_describe(t, info);
+    }
+}
+
+bool remote_info_is_expired(const struct backend_info *info, bool own)
+{
+    return info->type == BACKEND_LOCK && own && (!info->ticket || info->ticket->deadline <= clock_now());
+}
+
+void remote_info_clear(struct backend_info *info)
+{
+    g_clear_pointer(&info->meta, g_bytes_unref);
+    g_clear_pointer(&info->content, g_bytes_unref);
+    g_clear_pointer(&info->directory.meta, g_bytes_unref);
+}
+
 bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_t end)
 {
     bool whole = !t->lock_owner;
