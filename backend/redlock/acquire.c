@@ -106,7 +106,7 @@ static void acquire_granted(struct redlock_flow *flow, const struct remote_ticke
     const struct remote_ticket *t = acquire_ticket(flow);
     char *id = g_strdup(was ? was->id : t->id);
     struct remote_answer answer = {
-        .outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = sent, .fence = flow->number, .id = id};
+        .outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = sent, .fence = flow->acquire.fence, .id = id};
     if (was) {
         g_hash_table_remove(flow->r->holds, t->id);
     }
@@ -130,7 +130,8 @@ static void acquire_on_written(struct redlock_flow *flow)
     redlock_hold_new(r, t, flow->id, flow->revision);
     /* if the keys have run out before the token was written, the deadline is in the past, so a renewal verifies it */
     acquire_granted(flow, NULL,
-                    clock_now() < flow->deadline ? redlock_poll_sent(flow->poll, "ok") : flow->deadline - t->head.ttl);
+                    clock_now() < flow->acquire.deadline ? redlock_poll_sent(flow->poll, "ok")
+                                                         : flow->acquire.deadline - t->head.ttl);
 }
 
 static void acquire_on_votes(struct redlock_flow *flow)
@@ -146,8 +147,9 @@ static void acquire_on_votes(struct redlock_flow *flow)
     }
     const struct remote_ticket *t = acquire_ticket(flow);
     struct redlock_record record = redlock_hold_record(t, flow->revision);
-    record.number = flow->number = (uint64_t)MAX(redlock_ballot_number(redlock_poll_best(flow->poll, "ok", 1), 1), 1);
-    flow->deadline = remote_deadline(redlock_poll_sent(flow->poll, "ok"), t->head.ttl);
+    record.number = flow->acquire.fence =
+        (uint64_t)MAX(redlock_ballot_number(redlock_poll_best(flow->poll, "ok", 1), 1), 1);
+    flow->acquire.deadline = remote_deadline(redlock_poll_sent(flow->poll, "ok"), t->head.ttl);
     redlock_hold_send(flow, &record, false, acquire_on_written);
 }
 
@@ -215,7 +217,7 @@ void redlock_acquire_begin(struct redlock_flow *flow)
         struct redlock_record record = redlock_hold_record(t, 0);
         const struct redlock_hold *hold = redlock_hold_find(r, compatible->id);
         g_strlcpy(flow->id, hold->id, sizeof flow->id);
-        record.number = flow->number = compatible->head.fence;
+        record.number = flow->acquire.fence = compatible->head.fence;
         redlock_hold_new(r, t, flow->id, 0);
         redlock_hold_send(flow, &record, true, acquire_on_joined);
         return;

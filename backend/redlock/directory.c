@@ -43,15 +43,6 @@ static void directory_answer(struct redlock_flow *flow, enum backend_result resu
     remote_request_answer(request, result, 0);
 }
 
-/* A change is sent now: reads that were sent before will not have it. */
-static void directory_mark_crossed(const struct redlock_flow *change)
-{
-    struct redlock_flow *flow;
-    LIST_FOREACH(flow, &change->r->flows, link) {
-        flow->crossed = flow->crossed || (!flow->request && strcmp(flow->name, change->name) == 0);
-    }
-}
-
 static void directory_restore(struct redlock_flow *flow)
 {
     const struct remote_directory *d = directory_of(flow);
@@ -64,14 +55,14 @@ static void directory_restore(struct redlock_flow *flow)
 static void directory_look(struct redlock_flow *flow);
 
 /* Takes over what another mount has changed or removed.  Without a majority the directory stays as it is known here. */
-static void directory_on_looked(struct redlock_flow *flow)
+static void directory_on_read(struct redlock_flow *flow)
 {
     const char *word;
     enum vote_verdict verdict = redlock_query_verdict(flow, "nothing", &word);
     if (verdict == VOTE_OPEN) {
         return;
     }
-    if (flow->crossed) {
+    if (flow->restore.outdated) {
         directory_look(flow);
         return;
     }
@@ -88,9 +79,20 @@ static void directory_on_looked(struct redlock_flow *flow)
 
 static void directory_look(struct redlock_flow *flow)
 {
-    flow->crossed = false;
+    flow->restore.outdated = false;
     redlock_query_fill(flow->r, flow->name);
-    redlock_flow_poll(flow, REDLOCK_LOOK, flow->r->timeout, directory_on_looked);
+    redlock_flow_poll(flow, REDLOCK_LOOK, flow->r->timeout, directory_on_read);
+}
+
+/* A change is sent now: reads that were sent before will not have it. */
+static void directory_outdate_reads(const struct redlock_flow *change)
+{
+    struct redlock_flow *flow;
+    LIST_FOREACH(flow, &change->r->flows, link) {
+        if (flow->on_answer == directory_on_read && strcmp(flow->name, change->name) == 0) {
+            flow->restore.outdated = true;
+        }
+    }
 }
 
 void redlock_directory_restore_all(struct redlock *r)
@@ -109,7 +111,7 @@ static void directory_make(struct redlock_flow *flow);
 
 static void directory_undo(struct redlock_flow *flow)
 {
-    const struct remote_directory d = {.mark = flow->made};
+    const struct remote_directory d = {.mark = flow->mkdir.mark};
     redlock_poll_forget(flow->poll);
     directory_fill(flow->r, flow->name, "undo", &d);
     redlock_poll_send(flow->r, NULL, REDLOCK_DIRECTORY, REDLOCK_RELEASE_TIME);
@@ -142,16 +144,16 @@ static void directory_on_made(struct redlock_flow *flow)
 static void directory_make(struct redlock_flow *flow)
 {
     const struct backend_directory *directory = &flow->request->directory;
-    const struct remote_directory d = {.mark = flow->made, .attributes = *directory, .revision = clock_wall()};
+    const struct remote_directory d = {.mark = flow->mkdir.mark, .attributes = *directory, .revision = clock_wall()};
     remote_directory_cache_add(&flow->r->remote, flow->name, &d);
-    directory_mark_crossed(flow);
+    directory_outdate_reads(flow);
     directory_fill(flow->r, flow->name, "make", &d);
     redlock_flow_poll(flow, REDLOCK_DIRECTORY, flow->r->timeout, directory_on_made);
 }
 
 void redlock_mkdir(struct redlock_flow *flow)
 {
-    flow->made = g_uuid_string_random();
+    remote_make_id(flow->mkdir.mark);
     directory_make(flow);
 }
 
@@ -194,7 +196,7 @@ static void directory_on_listed(struct redlock_flow *flow)
         directory_answer(flow, BACKEND_NOT_EMPTY);
         return;
     }
-    directory_mark_crossed(flow);
+    directory_outdate_reads(flow);
     directory_fill(flow->r, flow->name, "remove", &d);
     redlock_flow_poll(flow, REDLOCK_DIRECTORY, flow->r->timeout, directory_on_removed);
 }

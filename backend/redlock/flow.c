@@ -24,8 +24,6 @@ void redlock_flow_end(struct redlock_flow *flow, bool settle)
     }
     ev_timer_stop(flow->r->remote.loop, &flow->timer);
     LIST_REMOVE(flow, link);
-    g_free(flow->made);
-    g_free(flow->former);
     g_free(flow->name);
     g_free(flow);
 }

@@ -167,23 +167,36 @@ void redlock_poll_fill_note(struct redlock *r, const char *id, const char *name)
 struct redlock_flow {
     LIST_ENTRY(redlock_flow) link;
     struct redlock *r;
-    struct remote_request *request;
-    struct redlock_poll *poll; /* or NULL */
+    struct remote_request *request; /* NULL: nobody waits for it */
+    struct redlock_poll *poll;      /* or NULL */
     void (*on_answer)(struct redlock_flow *flow);
     void (*on_timer)(struct redlock_flow *flow); /* when `timer` fires */
     ev_timer timer;
     unsigned tries;
-    clock_ms tried_until; /* repeat a change that no majority has confirmed until then; 0: do not */
-    char id[REMOTE_ID_SIZE];
-    char *name;
-    clock_ms deadline; /* of what the first round has won */
-    uint64_t number, revision;
-    enum backend_result result;
-    bool looked;  /* the holder was read */
-    bool crossed; /* this mount has changed the directory since the read began */
-    char *made;   /* the id of a new directory */
-    char *former; /* of a lock that is recovered: its token until now */
-    pid_t pid;    /* and its holder's; -1: not known; 0: it is a lease */
+    clock_ms tried_until;       /* repeat a change that no majority has confirmed until then; 0: do not */
+    char *name;                 /* of the lock or directory */
+    char id[REMOTE_ID_SIZE];    /* the value of the lock's key */
+    uint64_t revision;          /* that it writes in the record of the lock */
+    enum backend_result result; /* that it gives from the loop */
+    union {
+        struct {
+            uint64_t fence;
+            clock_ms deadline; /* of what the first round has won */
+        } acquire;
+        struct {
+            bool holder_read; /* from the servers */
+        } revoke;
+        struct {
+            char mark[REMOTE_ID_SIZE]; /* names the new directory */
+        } mkdir;
+        struct {
+            bool outdated; /* this mount has changed the directory since the read began */
+        } restore;
+        struct {
+            char former[REMOTE_ID_SIZE]; /* of a lock: its token until now */
+            pid_t pid;                   /* and its holder's; -1: not known; 0: it is a lease */
+        } recovery;
+    };
 };
 
 struct redlock_flow *redlock_flow_new(struct redlock *r, struct remote_request *request, const char *name);

@@ -123,8 +123,8 @@ static void recover_on_lock(struct redlock_flow *flow)
         recover_warn(r->recovery);
     } else {
         redlock_flow_undo(r, flow->name, flow->id);
-        if (flow->pid != 0) {
-            remote_log_lost(flow->name, flow->pid);
+        if (flow->recovery.pid != 0) {
+            remote_log_lost(flow->name, flow->recovery.pid);
         }
     }
     redlock_flow_end(flow, true);
@@ -140,11 +140,11 @@ static void recover_ask_lock(struct redlock_flow *flow)
     redlock_poll_key(r, 'N', flow->name);
     redlock_poll_key(r, 'L', flow->name);
     redlock_poll_fill_mine(r);
-    redlock_poll_text(r, flow->former);
+    redlock_poll_text(r, flow->recovery.former);
     redlock_poll_text(r, flow->id);
-    redlock_poll_fill_note(r, flow->former, flow->name);
+    redlock_poll_fill_note(r, flow->recovery.former, flow->name);
     redlock_poll_fill_note(r, flow->id, flow->name);
-    redlock_poll_number(r, flow->pid);
+    redlock_poll_number(r, flow->recovery.pid);
     redlock_flow_poll(flow, REDLOCK_RECOVER, r->timeout, recover_on_lock);
 }
 
@@ -166,8 +166,8 @@ static void recover_ask_more(struct redlock *r)
     g_hash_table_iter_init(&each, recovery->notes);
     while (recovery->open < RECOVER_PENDING && g_hash_table_iter_next(&each, &note, &score)) {
         struct redlock_flow *flow = redlock_flow_new(r, NULL, (const char *)note + REMOTE_ID_SIZE);
-        flow->former = g_strndup(note, REMOTE_ID_SIZE - 1);
-        flow->pid = atoi(score);
+        g_strlcpy(flow->recovery.former, note, REMOTE_ID_SIZE);
+        flow->recovery.pid = atoi(score);
         remote_make_id(flow->id);
         g_hash_table_iter_remove(&each);
         recovery->open++;

@@ -28,7 +28,7 @@ static void revoke_on_released(struct redlock_flow *flow)
     if (verdict == VOTE_WON) {
         redlock_hold_report(r, flow->id, REMOTE_ENDED, flow->request->fence ? BACKEND_RELEASED : BACKEND_BROKEN);
     }
-    if (gone && !flow->looked) { /* this mount's own hold had ended unnoticed: another may hold by now */
+    if (gone && !flow->revoke.holder_read) { /* this mount's own hold had ended unnoticed: another may hold by now */
         revoke_look(flow);
         g_free(name);
         return;
@@ -87,7 +87,7 @@ static void revoke_on_looked(struct redlock_flow *flow)
 
 static void revoke_look(struct redlock_flow *flow)
 {
-    flow->looked = true;
+    flow->revoke.holder_read = true;
     redlock_query_fill(flow->r, flow->name);
     redlock_flow_poll(flow, REDLOCK_LOOK, flow->r->timeout, revoke_on_looked);
 }
