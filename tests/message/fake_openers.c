@@ -5,22 +5,13 @@
 #include <glib.h>
 
 #include "fs/process/owner.h"
+#include "tests/support/openers_files.h"
 
 struct fake_opener {
     uint64_t inode; /* 0: it is hidden */
     pid_t pid;
     bool single_threaded;
     uid_t uid;
-};
-
-struct openers_file {
-    struct openers *openers;
-    dev_t device;
-    ino_t inode;
-    unsigned empty; /* walks in a row that saw nobody */
-    bool removed;
-    openers_callback *callback;
-    void *arg;
 };
 
 struct openers {
@@ -36,7 +27,7 @@ struct openers *fake_openers_new(struct owner_table *owners)
     struct openers *o = g_new0(struct openers, 1);
     o->owners = owners;
     o->open = g_array_new(FALSE, FALSE, sizeof(struct fake_opener));
-    o->files = g_ptr_array_new_with_free_func(g_free);
+    o->files = openers_files_new();
     return o;
 }
 
@@ -57,19 +48,9 @@ void openers_set_own_device(struct openers *o, dev_t device)
 struct openers_file *openers_add(struct openers *o, dev_t device, ino_t inode, struct owner *opener, bool hidden,
                                  openers_callback *callback, void *arg)
 {
-    struct openers_file *file = g_new0(struct openers_file, 1);
     (void)opener, (void)hidden;
-    *file = (struct openers_file){.openers = o, .device = device, .inode = inode, .callback = callback, .arg = arg};
-    g_ptr_array_add(o->files, file);
     openers_ask(o);
-    return file;
-}
-
-void openers_remove(struct openers_file *file)
-{
-    if (file) {
-        file->removed = true;
-    }
+    return openers_files_add(o->files, device, inode, callback, arg);
 }
 
 void openers_ask(struct openers *o)
@@ -137,19 +118,7 @@ static void fake_report(struct openers *o, struct openers_file *file)
             }
         }
     }
-    file->empty = processes->len ? 0 : file->empty + 1;
-    struct openers_found found = {
-        .verdict = processes->len    ? OPENERS_SOME
-                   : file->empty > 1 ? OPENERS_NOBODY
-                                     : OPENERS_UNSURE,
-        .processes = (const struct openers_process *)(const void *)processes->data,
-        .count = processes->len,
-    };
-    file->callback(file, &found, file->arg);
-    for (guint i = 0; i < processes->len; i++) {
-        owner_unref(g_array_index(processes, struct openers_process, i).owner);
-    }
-    g_array_free(processes, TRUE);
+    openers_files_report(file, processes, false, false);
 }
 
 void fake_openers_walk(struct openers *o)

@@ -11,20 +11,11 @@
 #include "tests/sim/kernel.h"
 #include "tests/sim/process.h"
 #include "tests/sim/vfs.h"
+#include "tests/support/openers_files.h"
 
 #define OPENERS_TOGETHER 0.1 /* seconds from a question to the walk */
 #define OPENERS_PAUSE 0.25
 #define OPENERS_UNSEEN 16 /* one process in so many cannot be looked into */
-
-struct openers_file {
-    struct openers *openers;
-    dev_t device;
-    ino_t inode;
-    unsigned empty; /* walks in a row that saw nobody */
-    bool removed;
-    openers_callback *callback;
-    void *arg;
-};
 
 struct openers {
     struct ev_loop *loop;
@@ -79,19 +70,7 @@ static void openers_judge(struct openers *o, struct openers_file *file)
             g_array_append_val(found, one);
         }
     }
-    file->empty = found->len || !sure ? 0 : file->empty + 1;
-    struct openers_found told = {
-        .verdict = file->empty > 1 || file->device == o->own_device ? OPENERS_NOBODY
-                   : found->len                                     ? OPENERS_SOME
-                                                                    : OPENERS_UNSURE,
-        .processes = (const struct openers_process *)(const void *)found->data,
-        .count = found->len,
-    };
-    file->callback(file, &told, file->arg);
-    for (guint i = 0; i < found->len; i++) {
-        owner_unref(g_array_index(found, struct openers_process, i).owner);
-    }
-    g_array_free(found, TRUE);
+    openers_files_report(file, found, !sure, file->device == o->own_device);
 }
 
 static void openers_walk(struct ev_loop *loop, ev_timer *timer, int events)
@@ -125,7 +104,7 @@ struct openers *openers_new(struct ev_loop *loop, struct owner_table *owners, in
     o->loop = loop;
     o->owners = owners;
     o->host = world_host();
-    o->files = g_ptr_array_new_with_free_func(g_free);
+    o->files = openers_files_new();
     ev_timer_init(&o->timer, openers_walk, 0, 0);
     o->timer.data = o;
     return o;
@@ -148,19 +127,9 @@ void openers_set_own_device(struct openers *o, dev_t device)
 struct openers_file *openers_add(struct openers *o, dev_t device, ino_t inode, struct owner *opener, bool hidden,
                                  openers_callback *callback, void *arg)
 {
-    struct openers_file *file = g_new0(struct openers_file, 1);
     (void)opener, (void)hidden;
-    *file = (struct openers_file){.openers = o, .device = device, .inode = inode, .callback = callback, .arg = arg};
-    g_ptr_array_add(o->files, file);
     openers_ask(o);
-    return file;
-}
-
-void openers_remove(struct openers_file *file)
-{
-    if (file) {
-        file->removed = true;
-    }
+    return openers_files_add(o->files, device, inode, callback, arg);
 }
 
 void openers_ask(struct openers *o)
