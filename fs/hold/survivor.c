@@ -19,6 +19,7 @@ void survivor_free(struct hold *hold)
     }
     hold->extra->survivor = NULL;
     survivor->fs->survivors->count--;
+    survivor->fs->survivors->last_end = clock_now();
     LIST_REMOVE(survivor, link);
     openers_remove(survivor->file);
     survivor_clear_processes(survivor);

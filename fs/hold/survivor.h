@@ -38,6 +38,7 @@ LIST_HEAD(survivor_question_list, survivor_question);
 struct survivors {
     struct survivor_list list;
     size_t count;
+    clock_ms last_end;                       /* of one of them */
     struct request_queue asking;             /* refused because of one: they ask again after the next walk */
     struct survivor_question_list questions; /* that the store has not answered */
     ev_timer settle;                         /* after a walk */
@@ -76,7 +77,8 @@ void survivors_ask(struct fs *fs, const struct node *node);
  * namespace does not show.  If device or inode is 0, the lock ends with its term. */
 void survivor_new(struct fs *fs, struct hold *hold, dev_t device, uint64_t inode, struct owner *opener);
 /* The request was refused.  If that may be because of a survivor, and this request has not waited for a walk yet: parks
- * it, and `again` continues it after the walk. */
+ * it, and `again` continues it after the walk; or calls `again` at once if one has just ended, perhaps between the
+ * store's answer and now. */
 bool survivors_await_walk(struct request *r, request_step *again);
 
 #endif

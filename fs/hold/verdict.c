@@ -288,17 +288,22 @@ bool survivors_await_walk(struct request *r, request_step *again)
     struct fs *fs = r->fs;
     const struct hold *hold;
     bool found = false;
-    if (r->walk_since || LIST_EMPTY(&fs->survivors->list) || !fs->openers) {
+    bool ended = clock_now() - fs->survivors->last_end < VERDICT_WALK_MAX;
+    if (r->walk_since || !fs->openers || (LIST_EMPTY(&fs->survivors->list) && !ended)) {
         return false;
     }
     LIST_FOREACH(hold, &tree_current_node(fs->tree, r->node)->holds, link) {
         const struct survivor *survivor = hold_survivor(hold);
         found = found || (survivor && survivor->file);
     }
-    if (!found) {
+    if (!found && !ended) {
         return false;
     }
     r->walk_since = clock_now();
+    if (!found) {
+        again(r);
+        return true;
+    }
     openers_ask(fs->openers);
     request_park(r, &fs->survivors->asking, again, request_reply_interrupted);
     verdict_schedule(fs, VERDICT_RETRY);
@@ -309,6 +314,7 @@ struct survivors *survivors_new(struct fs *fs)
 {
     struct survivors *survivors = g_new0(struct survivors, 1);
     TAILQ_INIT(&survivors->asking);
+    survivors->last_end = -VERDICT_WALK_MAX; /* none */
     ev_timer_init(&survivors->settle, verdict_settle, 0, 0);
     survivors->settle.data = fs;
     return survivors;

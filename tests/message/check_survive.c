@@ -224,6 +224,28 @@ START_TEST(try_waits_until_it_is_known_whether_anybody_has_it_open)
 }
 END_TEST
 
+/* Its answer is late, and the lock that refused it has ended by then. */
+START_TEST(try_that_was_refused_by_a_lock_that_has_ended_since_is_asked_again)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    walk();
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t tried = wire_flock(w, file, LOCK_EX | LOCK_NB);
+    ck_assert(wire_waits(w, tried));
+    fake_backend_carry_out(w->fake);
+    fake_openers_close(openers, INODE, alice);
+    walk();
+    walk();
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    ck_assert(wire_waits(w, tried));
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    ck_assert_int_eq(wire_result(w, tried), 0);
+    check_holders("L", 1);
+}
+END_TEST
+
 /* It would wait for itself for ever. */
 START_TEST(process_whose_own_descriptor_blocks_it_is_told_so)
 {
@@ -464,6 +486,7 @@ static Suite *survive_suite(void)
     tcase_add_test(cases, waiter_is_granted_when_nobody_has_it_open);
     tcase_add_test(cases, walks_every_second_end_when_the_waiter_gives_up);
     tcase_add_test(cases, try_waits_until_it_is_known_whether_anybody_has_it_open);
+    tcase_add_test(cases, try_that_was_refused_by_a_lock_that_has_ended_since_is_asked_again);
     tcase_add_loop_test(cases, process_whose_own_descriptor_blocks_it_is_told_so, 0, 2);
     tcase_add_test(cases, walk_that_saw_a_descriptor_before_it_was_closed_makes_no_deadlock);
     tcase_add_test(cases, look_at_the_name_or_a_listing_asks_for_a_walk);
