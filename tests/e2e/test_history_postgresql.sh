@@ -4,8 +4,9 @@
 # compares fencing tokens takes no stale one, and a file that compares nothing loses updates under the same faults.
 #
 # A fault is one of: the network of a host swallows, resets, refuses, delays or breaks; the daemon is stopped, or killed and
-# mounted again; the server is stopped, killed or restarted, or one of its sessions is killed or ended; a transaction stays
-# open that keeps a name; and, beside all these, processes are stopped and killed.
+# mounted again; the server is stopped, killed or restarted, or one of its sessions is killed or ended; it dies, and a
+# synchronous standby takes over, or one that lacks the last second; its disk is full; a transaction stays open that keeps a
+# name; and, beside all these, processes are stopped and killed.
 #
 # The full size is
 #
@@ -73,6 +74,33 @@ server_paused() {
 }
 server_restarted() { kill -INT "$POSTGRESQL_PID"; eventually 30 gone "$POSTGRESQL_PID"; again; }
 server_killed() { end_process "$POSTGRESQL_PID"; again; }
+# What was confirmed is on the standby.
+failed_over_synchronous() {
+    standby_start || return
+    sql "ALTER SYSTEM SET synchronous_standby_names = '*'" "SELECT pg_reload_conf()" >/dev/null
+    eventually 30 standby_is_synchronous
+    either
+    end_process "$POSTGRESQL_PID"
+    standby_promote "${SERVER[@]}"
+}
+# The standby lacks what was confirmed last.
+failed_over_asynchronous() {
+    standby_start || return
+    standby_detach
+    either
+    end_process "$POSTGRESQL_PID"
+    standby_promote "${SERVER[@]}"
+}
+# Its own small file system is.  It may end of that.
+disk_full() {
+    local filler=$POSTGRESQL_SOCKETS/filler
+    mountpoint -q "$POSTGRESQL_SOCKETS" || return
+    dd if=/dev/zero of="$filler" bs=64K status=none 2>/dev/null
+    long
+    rm -f "$filler"
+    pause 0.5
+    if gone "$POSTGRESQL_PID"; then again; fi
+}
 session_ended() { sql "SELECT pg_terminate_backend(${1:+$(sessions)})" >/dev/null; }
 session_killed() { kill -9 "$(sessions)" 2>/dev/null; }
 name_kept() {
@@ -83,7 +111,7 @@ name_kept() {
 both_swallowed() { net A pause; net B pause; either; net A resume; net B resume; }
 
 KINDS=(host_swallowed host_refused host_reset host_delayed host_breaking host_stopped host_killed server_paused server_restarted
-    server_killed session_ended session_killed name_kept both_swallowed host_swallowed host_stopped host_refused host_killed)
+    server_killed session_ended session_killed name_kept both_swallowed failed_over_synchronous failed_over_asynchronous disk_full host_swallowed host_stopped host_refused host_killed)
 
 # inject COUNT: that many, of all kinds in turn, in an order by chance.
 inject() {
@@ -131,15 +159,17 @@ reported() { grep -qE "$1" "$TEST_DIR/history"; }
 
 # history_of SERVER-OPTION…
 history_of() {
-    SERVER=("$@")
-    postgresql_start "$@"
+    SERVER=("$@" -c max_wal_size=64MB -c min_wal_size=32MB)
+    mkdir "$TEST_DIR/pg"
+    [ "$(id -u)" != 0 ] || mount -t tmpfs -o size=300m tmpfs "$TEST_DIR/pg" || say "no file system of its own, so disk_full does nothing"
+    postgresql_start "${SERVER[@]}"
     host A
     host B
     for width in 1 2; do
         mkdir "${at[A]}/q$width"
         setfattr -n user.lease.width -v "$width" "${at[A]}/q$width"
     done
-    run_history
+    run_history --full
     for side in A B; do # that will certainly bite
         net "$side" pause
         pause 1.6

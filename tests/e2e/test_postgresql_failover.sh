@@ -11,9 +11,8 @@ connected() { grep -q '^state: connected$' "$1/.leasefs/status"; }
 open_again() { ! grep -q '^grace period' "$1/.leasefs/status" && connected "$1"; }
 closed() { grep -q '^grace period' "$1/.leasefs/status"; }
 
-TTL=6
+TTL=20 # a promotion takes seconds on a loaded machine
 postgresql_start
-POSTGRESQL_STANDBY_PORT=$((POSTGRESQL_PORT + 1))
 mount_two ttl=$TTL
 on "$MOUNT_B" actor B
 actor A
@@ -71,25 +70,60 @@ sql_takes() { [[ $(sql "SELECT leasefs.try_lock('by-sql', 'me', '1 s')") =~ ^[0-
 expect_not sql_takes
 expect eventually 90 sql_takes
 
+it "the guarantee is replicated while the server waits for a synchronous standby, from the start of a mount and when it changes"
+mount_two ttl=$TTL
+guarantee_is() { [ "$(attribute held guarantee)" = "$1" ]; }
+expect touch "$MOUNT_A/held"
+expect_is "$(attribute held guarantee)" single
+expect standby_start
+sql "ALTER SYSTEM SET synchronous_standby_names = '*'" "SELECT pg_reload_conf()" >/dev/null
+expect eventually 30 standby_is_synchronous
+expect eventually 20 guarantee_is replicated
+expect unmount "$MOUNT_B"
+expect mount_at "$MOUNT_B" "$POSTGRESQL_URI" ttl=$TTL
+expect_is "$(on "$MOUNT_B" attribute held guarantee)" replicated
+MNT=$MOUNT_A
+
+it "a commit that the standby may lack is not confirmed"
+receiver=$(pgrep -P "$STANDBY_PID" -f walreceiver)
+kill -STOP "$receiver"
+touch "$MOUNT_B/unconfirmed" 2>"$TEST_DIR/refused" &
+toucher=$!
+waits() { [ "$(sql "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")" != 0 ]; }
+expect eventually 10 waits
+sql "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'" >/dev/null
+pause 1
+expect_not gone "$toucher"
+kill -CONT "$receiver"
+expect wait "$toucher"
+expect_not touch "$MOUNT_A/unconfirmed"
+
+it "a failover to a synchronous standby loses nothing that was confirmed, and its end of the guarantee is seen"
+token=$(attribute held token)
+end_process "$POSTGRESQL_PID"
+expect standby_promote
+expect eventually 60 open_again "$MOUNT_A"
+expect eventually 60 open_again "$MOUNT_B"
+expect_is "$(attribute held token)" "$token"
+expect_not touch "$MOUNT_B/held"
+expect eventually 20 guarantee_is single
+expect rm "$MOUNT_A/held"
+expect unmount "$MOUNT_A"
+expect unmount "$MOUNT_B"
+
 it "locks that a promoted standby does not have are put back with their tokens, and nobody is let in meanwhile"
-expect "${postgresql_user[@]}" "$postgresql_programs/pg_basebackup" -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres -c fast -R \
-    -D "$POSTGRESQL_SOCKETS/standby"
-POSTGRESQL_URI=postgresql://postgres@127.0.0.1:$POSTGRESQL_PORT,127.0.0.1:$POSTGRESQL_STANDBY_PORT/postgres
+expect standby_start
+POSTGRESQL_URI=postgresql://postgres@127.0.0.1:$POSTGRESQL_PORT,127.0.0.1:$STANDBY_PORT/postgres
 mount_two ttl=$TTL
 on "$MOUNT_B" actor B
 actor A
-says A 'f = op("late", "RDWR|CREAT"); flock(f, "EX")' ok # the standby is not started yet: it has none of this
+expect standby_detach
+says A 'f = op("late", "RDWR|CREAT"); flock(f, "EX")' ok
 expect mkdir "$MOUNT_A/made-late"
 expect touch "$MOUNT_A/made-late/lease"
 token=$(attribute late token)
 end_process "$POSTGRESQL_PID"
-rm -f "$POSTGRESQL_SOCKETS/standby/postmaster.pid"
-"${postgresql_user[@]}" setpriv --pdeathsig QUIT "$postgresql_programs/postgres" -D "$POSTGRESQL_SOCKETS/standby" \
-    -c "port=$POSTGRESQL_STANDBY_PORT" -c "unix_socket_directories=$POSTGRESQL_SOCKETS" -c listen_addresses=127.0.0.1 \
-    -c shared_buffers=16MB </dev/null >"$TEST_DIR/standby.log" 2>&1 &
-started+=("$!")
-POSTGRESQL_PORT=$POSTGRESQL_STANDBY_PORT
-expect eventually 60 "$postgresql_programs/pg_isready" -q -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT"
+POSTGRESQL_PORT=$STANDBY_PORT
 expect_is "$(sql "SELECT count(*) FROM leasefs.ticket WHERE path = 'late' AND id IS NOT NULL")" 0
 sql 'SELECT pg_promote()' >/dev/null
 expect eventually 60 closed "$MOUNT_A"

@@ -267,7 +267,7 @@ static uint64_t strange_outcomes(const struct faults *f)
     for (uint32_t i = 0; i < f->options.clients; i++) {
         for (unsigned operation = 0; operation < FAULTS_OPERATIONS; operation++) {
             for (int error = 0; error < HISTORY_ERRNO_MAX; error++) {
-                bool is_known = false;
+                bool is_known = error == ENOSPC && f->options.full;
                 for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
                     is_known = is_known || error == known[k];
                 }
@@ -386,6 +386,7 @@ static struct faults_options read_options(int argc, char **argv)
                                           {"stop-every", required_argument, NULL, 'p'},
                                           {"forgetful", no_argument, NULL, 'f'},
                                           {"exclusive", no_argument, NULL, 'x'},
+                                          {"full", no_argument, NULL, 'd'},
                                           {NULL, 0, NULL, 0}};
     struct faults_options o = {.clients = 16,
                                .names = 6,
@@ -403,6 +404,7 @@ static struct faults_options read_options(int argc, char **argv)
         o.stop_every = option == 'p' ? (int64_t)number * STRESS_MS : o.stop_every;
         o.forgetful = o.forgetful || option == 'f';
         o.exclusive = o.exclusive || option == 'x';
+        o.full = o.full || option == 'd';
         if (option == '?') {
             optind = argc;
             break;
@@ -411,7 +413,7 @@ static struct faults_options read_options(int argc, char **argv)
     int left = argc - optind;
     if (left < 2 || left > FAULTS_MOUNTS_MAX + 1 || !o.clients || !o.names) {
         stress_die("usage: faults [--clients N] [--names N] [--seed N] [--ttl MS] [--kill-every MS] [--stop-every MS]\n"
-                   "              [--forgetful] [--exclusive] SCRATCH MOUNT…");
+                   "              [--forgetful] [--exclusive] [--full] SCRATCH MOUNT…");
     }
     o.scratch = argv[optind];
     for (int i = optind + 1; i < argc; i++) {

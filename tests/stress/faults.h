@@ -50,6 +50,7 @@ struct faults_options {
     bool forgetful; /* the store forgets what it granted: overlaps, and holders that a guard refuses, are told, and no
                        fault */
     bool exclusive; /* the store has neither shared locks nor queues, and renames nothing */
+    bool full;      /* the disk of the store is full at times */
 };
 
 /* One client's notes: the kernel keeps them when it is killed. */
