@@ -868,26 +868,25 @@ BEGIN
     taken := pg_advisory_xact_lock(1818322803, hashtext(encode(_path, 'escape'))) IS NULL;
   END IF;
   now := leasefs.ms();
-  SELECT l.stamp, l.closed, v.path, v.id, v.others, v.refused, v.last, v.odd, v.deadline INTO h
-  FROM leasefs.life l LEFT JOIN leasefs.ticket v ON v.path = _path AND v.slot = 0;
-  IF h.stamp IS NULL OR h.stamp <> _stamp THEN PERFORM leasefs.check_epoch(_stamp); END IF;
-  closed := COALESCE(h.closed, true);
-  IF h.path IS NULL AND h.stamp IS NULL THEN -- no mount has made an epoch yet
-    SELECT v.path, v.others, v.deadline, v.odd INTO h FROM (SELECT) AS one LEFT JOIN leasefs.ticket v ON v.path = _path AND v.slot = 0;
-  ELSIF h.path IS NOT NULL AND NOT closed AND h.id IS NULL AND h.others = 0 AND h.refused <= now AND _owner IS NULL AND
-     _number IS NULL AND NOT _test AND NOT _sequence AND (leasefs.shedlock(_path)).id IS NULL THEN
-    -- The lock is uncontended.
-    n := GREATEST(h.last + 1, nextval('leasefs.fence'), (date_part('epoch', clock_timestamp()) * 1000000)::bigint);
-    UPDATE leasefs.ticket v SET id = _id, number = n, last = n, top = n, kind = _kind, mode = _mode, mount = _mount,
-      identity = _identity, handle = _handle, owner = NULL, held = true, claimed = true, again = false, ttl = _ttl,
-      acquired = now, deadline = now + _ttl, delay = NULL, meta = _meta, content = _content, odd = false
-    WHERE v.path = _path AND v.slot = 0;
-    a.number := n;
-    a.result := 'granted';
-    a.id := _id;
-    a.segments := '';
-    RETURN a;
+  IF NOT _sequence AND NOT _test AND _owner IS NULL AND _number IS NULL THEN -- the lock may be uncontended
+    n := GREATEST(nextval('leasefs.fence'), (date_part('epoch', clock_timestamp()) * 1000000)::bigint);
+    UPDATE leasefs.ticket v SET id = _id, number = GREATEST(v.last + 1, n), last = GREATEST(v.last + 1, n),
+      top = GREATEST(v.last + 1, n), kind = _kind, mode = _mode, mount = _mount, identity = _identity, handle = _handle,
+      owner = NULL, held = true, claimed = true, again = false, ttl = _ttl, acquired = now, deadline = now + _ttl, delay = NULL,
+      meta = _meta, content = _content, odd = false
+    FROM leasefs.life l
+    WHERE v.path = _path AND v.slot = 0 AND v.id IS NULL AND v.others = 0 AND v.refused <= now AND NOT l.closed AND
+      (_stamp IS NULL OR l.stamp = _stamp) AND (leasefs.shedlock(_path)).id IS NULL
+    RETURNING v.last INTO a.number;
+    IF FOUND THEN
+      a.result := 'granted';
+      a.id := _id;
+      a.segments := '';
+      RETURN a;
+    END IF;
   END IF;
+  closed := leasefs.check_epoch(_stamp);
+  SELECT v.path, v.others, v.deadline, v.odd INTO h FROM (SELECT) AS one LEFT JOIN leasefs.ticket v ON v.path = _path AND v.slot = 0;
   IF h.path IS NULL THEN
     IF numbered THEN
       SELECT v.* INTO u FROM leasefs.ticket v WHERE v.path = _parent || '/'::bytea AND v.name = _leaf AND v.deadline > now;
@@ -1038,6 +1037,7 @@ DECLARE
   t leasefs.ticket;
   result pg_catalog.text;
   taken boolean;
+  now bigint;
 BEGIN
   -- In place of SET search_path, which costs a quarter of the call.  All names above this, types too, are qualified.
   IF pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.<>) 'pg_catalog, pg_temp'::pg_catalog.text THEN
@@ -1045,10 +1045,10 @@ BEGIN
   END IF;
   taken := pg_advisory_xact_lock(1818322803, hashtext(encode(_path, 'escape'))) IS NULL; -- the same as leasefs.take
   IF _why IS NULL THEN
-    UPDATE leasefs.ticket v SET id = NULL, held = false, meta = NULL, content = NULL, x = NULL, s = NULL, joined = NULL,
-      freed = leasefs.ms()
+    now := leasefs.ms();
+    UPDATE leasefs.ticket v SET id = NULL, held = false, meta = NULL, content = NULL, x = NULL, s = NULL, joined = NULL, freed = now
     FROM leasefs.life l
-    WHERE v.path = _path AND v.slot = 0 AND v.id = _id AND v.others = 0 AND v.deadline > leasefs.ms() AND v.watched IS NULL AND
+    WHERE v.path = _path AND v.slot = 0 AND v.id = _id AND v.others = 0 AND v.deadline > now AND v.watched IS NULL AND
       (_stamp IS NULL OR l.stamp = _stamp);
     IF FOUND THEN RETURN 'gone'; END IF;
   END IF;
@@ -1527,22 +1527,32 @@ $$SELECT pg_notify('leasefs_' || _mount, 'h ' || _request)$$;
 
 CREATE FUNCTION leasefs.stat(_path bytea, _parent bytea, _leaf bytea, OUT a leasefs.answer, OUT d_ttl bigint, OUT d_width bigint,
   OUT d_delay bigint, OUT d_sequence bigint, OUT d_meta bytea)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
 DECLARE
-  now bigint := leasefs.ms();
+  now bigint;
+  is_directory boolean;
+  is_free boolean;
   t leasefs.ticket;
 BEGIN
-  SELECT d.ttl, d.width, d.delay, d.sequence, d.meta INTO d_ttl, d_width, d_delay, d_sequence, d_meta
-  FROM leasefs.directory d WHERE d.path = _path;
-  IF FOUND THEN
+  -- In place of SET search_path, which costs a quarter of the call.  All names above this, types too, are qualified.
+  IF pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.<>) 'pg_catalog, pg_temp'::pg_catalog.text THEN
+    RAISE EXCEPTION 'leasefs: this function is for mounts, whose search_path is pg_catalog, pg_temp';
+  END IF;
+  now := leasefs.ms();
+  SELECT d.path IS NOT NULL, v.id IS NULL AND COALESCE(v.others, 0) = 0, d.ttl, d.width, d.delay, d.sequence, d.meta
+  INTO is_directory, is_free, d_ttl, d_width, d_delay, d_sequence, d_meta
+  FROM (SELECT) AS one LEFT JOIN leasefs.directory d ON d.path = _path LEFT JOIN leasefs.ticket v ON v.path = _path AND v.slot = 0;
+  IF is_directory THEN
     a.result := 'directory';
     SELECT count(*) INTO a.waiters FROM leasefs.ticket v WHERE v.path = _path || '/'::bytea AND v.id IS NOT NULL AND NOT v.held AND v.deadline > now;
     SELECT a.waiters + count(*) INTO a.waiters FROM leasefs.ticket h JOIN leasefs.ticket v ON v.path = h.path
     WHERE h.parent = _path AND h.slot = 0 AND h.others > 0 AND v.slot <> 0 AND NOT v.held AND v.deadline > now;
     RETURN;
   END IF;
-  SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = _path AND v.held AND v.deadline > now ORDER BY v.number LIMIT 1;
-  IF NOT FOUND THEN t := leasefs.shedlock(_path); END IF;
+  IF NOT is_free THEN
+    SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = _path AND v.held AND v.deadline > now ORDER BY v.number LIMIT 1;
+  END IF;
+  IF t.id IS NULL THEN t := leasefs.shedlock(_path); END IF;
   IF t.id IS NOT NULL THEN
     a := leasefs.describe('lock', t);
     a.content := t.content;
@@ -1564,7 +1574,10 @@ BEGIN
     END IF;
   END IF;
   a.result := 'nothing';
-  SELECT count(*) INTO a.waiters FROM leasefs.ticket v WHERE v.path = _path AND v.id IS NOT NULL AND NOT v.held AND v.deadline > now;
+  a.waiters := 0;
+  IF NOT is_free THEN
+    SELECT count(*) INTO a.waiters FROM leasefs.ticket v WHERE v.path = _path AND v.id IS NOT NULL AND NOT v.held AND v.deadline > now;
+  END IF;
 END$$;
 
 -- Names in a directory after _after, in order.  → missing or notdirectory; or ok, and each name

@@ -56,12 +56,12 @@ expect_is "$(sql 'CREATE SCHEMA evil; CREATE FUNCTION evil.nextval(text) RETURNS
     "SET search_path = evil, pg_catalog" "SELECT leasefs.try_lock('safe', 't', '1 s') > 1000000")" t
 unsafe=$(sql "SELECT p.proname FROM pg_proc p WHERE pronamespace = 'leasefs'::regnamespace AND prosecdef AND NOT EXISTS (
     SELECT FROM unnest(proconfig) c WHERE c LIKE 'search_path=pg_catalog, pg_temp%')")
-expect_is "$(sort <<<"$unsafe" | xargs)" "acquire release" "functions with the owner's rights and no search_path"
+expect_is "$(sort <<<"$unsafe" | xargs)" "acquire release stat" "functions with the owner's rights and no search_path"
 expect_is "$(sql 'CREATE FUNCTION evil.fails(anyelement) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION $x$evil$x$; END$$' \
     'CREATE DOMAIN evil.text AS pg_catalog.text CHECK (evil.fails(VALUE))' \
     'CREATE DOMAIN evil.int8multirange AS pg_catalog.int8multirange CHECK (evil.fails(VALUE))')" ""
 for call in "acquire('a', '', 'a', false, 'i', 'm', 'i', 1, 0, 9, 9, true, false, NULL, NULL, NULL, NULL, NULL, '', '', NULL)" \
-    "release('a', 'i', 'm', NULL, NULL, NULL)"; do
+    "release('a', 'i', 'm', NULL, NULL, NULL)" "stat('a', '', 'a')"; do
     expect_re "$(sql "SET search_path = evil, pg_catalog" "SELECT leasefs.$call")" 'this function is for mounts'
 done
 
