@@ -148,6 +148,20 @@ static bool link_is_behind_blocked(struct pq_link *link, const struct link_call 
     return first && first != call;
 }
 
+/* To be sent again, in the order of all calls: a later one may rely on it. */
+static void link_put_back(struct pq_link *link, struct link_call *call)
+{
+    struct link_call *next = TAILQ_FIRST(&link->waiting);
+    while (next && next->id < call->id) {
+        next = TAILQ_NEXT(next, link);
+    }
+    if (next) {
+        TAILQ_INSERT_BEFORE(next, call, link);
+    } else {
+        TAILQ_INSERT_TAIL(&link->waiting, call, link);
+    }
+}
+
 static void link_call_free(struct pq_link *link, struct link_call *call)
 {
     link_unblock(link, call);
@@ -420,7 +434,7 @@ static void link_complete(struct pq_link *link)
     }
     if (again && call->answered) {
         g_clear_pointer(&call->rows, PQclear);
-        TAILQ_INSERT_HEAD(&link->waiting, call, link);
+        link_put_back(link, call);
     } else {
         link_call_free(link, call);
     }
@@ -501,7 +515,7 @@ static void link_take_back(struct pq_link *link)
             link_call_free(link, call);
         } else {
             g_clear_pointer(&call->rows, PQclear);
-            TAILQ_INSERT_HEAD(&link->waiting, call, link);
+            link_put_back(link, call);
         }
     }
 }

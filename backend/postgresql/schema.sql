@@ -1160,6 +1160,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   t leasefs.ticket;
   u leasefs.ticket;
+  why text;
   there boolean;
   now bigint := leasefs.ms();
 BEGIN
@@ -1167,9 +1168,13 @@ BEGIN
   IF NOT leasefs.check_epoch(_stamp) THEN
     RETURN leasefs.renew(_path, _id, _mode, _ttl, _left, _x, _s, _stamp);
   END IF;
-  IF NOT EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _path AND v.slot = 0) AND
-     leasefs.open(_path, CASE WHEN _sequence THEN leasefs.directory_of(_path) ELSE _parent END, _leaf) IS NOT NULL THEN
-    RETURN 'stale';
+  IF NOT EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = _path AND v.slot = 0) THEN
+    why := leasefs.open(_path, CASE WHEN _sequence THEN leasefs.directory_of(_path) ELSE _parent END, _leaf);
+    IF why = 'missing' THEN -- the mount restores the directory, too: this transaction begins again
+      RAISE EXCEPTION 'leasefs: the directory is not there yet' USING ERRCODE = 'serialization_failure';
+    ELSIF why IS NOT NULL THEN
+      RETURN 'stale';
+    END IF;
   END IF;
   IF (leasefs.shedlock(_path)).id IS NOT NULL THEN RETURN 'stale'; END IF;
   t := leasefs.find(_path, _id);

@@ -320,6 +320,13 @@ case("many are renewed while one of them is released",
      lambda n, o, e: expect(o[0][0] in (1, 2) and o[1][0] == "gone" and len(holders(n["b"])) == 1, o),
      before=[acquire("a", "x", "m0"), acquire("b", "y", "m0")])
 
+# After a loss of data.  40001: the call is rolled back, and to be repeated.
+look.execute("UPDATE leasefs.life SET closed = true")
+case("a lock that is restored waits for its directory", [[Call(MKDIR)], [Call(
+    "SELECT leasefs.restore('%(a)s/l'::bytea, '%(a)s', 'l', false, 'x%(n)s', 'm1', 'host', 1, 0, 60000, 60000, NULL, NULL, NULL, NULL, "
+    "5, 1, '', '', NULL)")]], one_of(("ok", "restored"), ("ok", "40001")))
+look.execute("UPDATE leasefs.life SET closed = false")
+
 # ShedLock's statements.  40001: the call is rolled back, and to be repeated.
 query("CREATE TABLE public.shedlock (name varchar(64) PRIMARY KEY, lock_until timestamp NOT NULL, locked_at timestamp NOT NULL, "
       "locked_by varchar(255) NOT NULL); SELECT leasefs.use_shedlock('shedlock')")
