@@ -53,16 +53,27 @@ static void target_send(const struct target_visit *v, pid_t pid)
 
 static void target_visit_children(struct target_visit *v, pid_t parent, int depth);
 
-static void target_visit(struct target_visit *v, pid_t pid, int depth)
+/* The children in one file of /proc. */
+static void target_visit_list(struct target_visit *v, FILE *children, int depth)
 {
-    bool meant = pid != v->target->watchdog;
-    v->count += meant;
-    if (meant && v->signal == SIGSTOP) {
-        target_send(v, pid); /* before its children, so that it starts no others */
+    long child;
+    /* All are stopped before any is looked into: that takes far longer than a signal. */
+    while (v->signal == SIGSTOP && fscanf(children, "%ld", &child) == 1) {
+        if (child != v->target->watchdog && !target_is_excepted(v->target, (pid_t)child)) {
+            target_send(v, (pid_t)child);
+        }
     }
-    target_visit_children(v, pid, depth + 1);
-    if (meant && v->signal != SIGSTOP) {
-        target_send(v, pid); /* after its children: when it is dead they are no longer its children */
+    rewind(children);
+    while (fscanf(children, "%ld", &child) == 1) {
+        if (target_is_excepted(v->target, (pid_t)child)) {
+            continue;
+        }
+        target_visit_children(v, (pid_t)child, depth + 1);
+        bool meant = child != v->target->watchdog;
+        v->count += meant;
+        if (meant && v->signal != SIGSTOP) {
+            target_send(v, (pid_t)child); /* after its children: when it is dead they are no longer its children */
+        }
     }
 }
 
@@ -73,18 +84,14 @@ static void target_visit_children(struct target_visit *v, pid_t parent, int dept
     DIR *threads = depth < TARGET_DEPTH_MAX ? opendir(path) : NULL;
     const struct dirent *thread;
     while (threads && (thread = readdir(threads))) {
-        long tid = strtol(thread->d_name, NULL, 10), child;
+        long tid = strtol(thread->d_name, NULL, 10);
         if (tid <= 0) {
             continue;
         }
         snprintf(path, sizeof path, "/proc/%d/task/%ld/children", parent, tid);
         FILE *children = fopen(path, "re");
-        while (children && fscanf(children, "%ld", &child) == 1) {
-            if (!target_is_excepted(v->target, (pid_t)child)) {
-                target_visit(v, (pid_t)child, depth);
-            }
-        }
         if (children) {
+            target_visit_list(v, children, depth);
             fclose(children);
         }
     }

@@ -1,0 +1,129 @@
+/* How leaserun stops and kills a tree of processes, on real ones. */
+#include <dirent.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fs/leaserun/target.h"
+#include "tests/support/check_main.h"
+
+#define WIDTH 50
+#define LIFE 60 /* seconds, if a case fails */
+
+static size_t stops;        /* processes that got SIGSTOP */
+static size_t stops_before; /* those that had it when a second directory of /proc was opened */
+static size_t directories;  /* of /proc that were opened */
+
+int __wrap_kill(pid_t pid, int signal);
+int __real_kill(pid_t pid, int signal);
+DIR *__wrap_opendir(const char *name);
+DIR *__real_opendir(const char *name);
+
+int __wrap_kill(pid_t pid, int signal)
+{
+    stops += signal == SIGSTOP;
+    return __real_kill(pid, signal);
+}
+
+DIR *__wrap_opendir(const char *name)
+{
+    if (++directories == 2) {
+        stops_before = stops;
+    }
+    return __real_opendir(name);
+}
+
+/* WIDTH children of this process, each in a session of its own and with a child of its own. */
+static void start_tree(void)
+{
+    int ready[2];
+    char byte;
+    leaserun_target_adopt_orphans();
+    ck_assert_int_eq(pipe(ready), 0);
+    for (int i = 0; i < WIDTH; i++) {
+        pid_t pid = fork();
+        ck_assert_int_ge(pid, 0);
+        if (pid > 0) {
+            continue;
+        }
+        setsid();
+        fork();
+        alarm(LIFE);
+        (void)!write(ready[1], "", 1);
+        for (;;) {
+            pause();
+        }
+    }
+    for (int i = 0; i < 2 * WIDTH; i++) {
+        ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    }
+    close(ready[0]);
+    close(ready[1]);
+}
+
+static struct leaserun_target tree(void)
+{
+    return (struct leaserun_target){.pidfd = -1, .root = getpid(), .cgroup.parent = -1};
+}
+
+/* A look at one process takes far longer than a signal, most of all on a busy machine. */
+START_TEST(processes_of_one_level_are_stopped_before_any_is_looked_into)
+{
+    struct leaserun_target t = tree();
+    start_tree();
+    stops = directories = 0;
+    leaserun_target_kill(&t);
+    ck_assert_uint_eq(stops_before, WIDTH);
+}
+END_TEST
+
+START_TEST(all_are_killed_however_they_descend)
+{
+    struct leaserun_target t = tree();
+    start_tree();
+    ck_assert_uint_eq(leaserun_target_count(&t), 2 * WIDTH);
+    leaserun_target_kill(&t);
+    for (int i = 0; i < 2 * WIDTH; i++) {
+        int status;
+        ck_assert_int_gt(waitpid(-1, &status, 0), 0);
+        ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    }
+    ck_assert_uint_eq(leaserun_target_count(&t), 0);
+}
+END_TEST
+
+START_TEST(watchdog_and_exceptions_are_spared)
+{
+    struct leaserun_target t = tree();
+    int status;
+    pid_t spared[2];
+    for (int i = 0; i < 2; i++) {
+        spared[i] = fork();
+        ck_assert_int_ge(spared[i], 0);
+        if (spared[i] == 0) {
+            alarm(LIFE);
+            pause();
+            _exit(0);
+        }
+    }
+    t.watchdog = spared[0];
+    t.except[t.exceptions++] = spared[1];
+    leaserun_target_kill(&t);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(waitpid(spared[i], &status, WNOHANG | WUNTRACED), 0);
+        kill(spared[i], SIGKILL);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("leaserun");
+    TCase *cases = tcase_create("kill");
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, processes_of_one_level_are_stopped_before_any_is_looked_into);
+    tcase_add_test(cases, all_are_killed_however_they_descend);
+    tcase_add_test(cases, watchdog_and_exceptions_are_spared);
+    suite_add_tcase(suite, cases);
+    return check_main(suite);
+}
