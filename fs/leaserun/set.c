@@ -92,11 +92,6 @@ clock_ms leaserun_set_last_moment(const struct leaserun_set *set)
     return set->keeper_killed ? 0 : set_moment(set, leaserun_set_next(set)) - set_early(set);
 }
 
-int64_t leaserun_set_guard(const struct leaserun_set *set)
-{
-    return leaserun_guard(leaserun_set_ttl(set));
-}
-
 int64_t leaserun_set_grace(const struct leaserun_set *set, int64_t wanted)
 {
     int64_t ttl = leaserun_set_ttl(set), limit = leaserun_grace_limit(ttl) - set_early(set);
@@ -106,8 +101,8 @@ int64_t leaserun_set_grace(const struct leaserun_set *set, int64_t wanted)
 
 void leaserun_set_measure(struct leaserun_set *set, const struct leaserun_target *target, int64_t late)
 {
-    int64_t cost = leaserun_target_cost(target) + (late > 0 ? 2 * late : 0);
-    set->early -= set->early / 4; /* what was seen before still counts for a while */
+    int64_t cost = leaserun_target_cost(target) + (late > 0 ? 3 * late : 0);
+    set->early -= set->early / 16; /* what was seen in the last two terms or so still counts */
     set->early = cost > set->early ? cost : set->early;
 }
 

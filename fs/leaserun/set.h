@@ -43,8 +43,6 @@ void leaserun_set_read_reports(struct leaserun_set *set);
 clock_ms leaserun_set_last_moment(const struct leaserun_set *set);
 size_t leaserun_set_next(const struct leaserun_set *set);
 int64_t leaserun_set_ttl(const struct leaserun_set *set);
-/* How long processes may take to be gone after SIGKILL, ms. */
-int64_t leaserun_set_guard(const struct leaserun_set *set);
 /* The time from SIGTERM to SIGKILL: `wanted` ms, cut to what fits; negative: by the ttl. */
 int64_t leaserun_set_grace(const struct leaserun_set *set, int64_t wanted);
 

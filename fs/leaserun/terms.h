@@ -26,11 +26,6 @@ static inline int64_t leaserun_guard(int64_t ttl)
     return guard < LEASERUN_GUARD_MIN ? LEASERUN_GUARD_MIN : guard > LEASERUN_GUARD_MAX ? LEASERUN_GUARD_MAX : guard;
 }
 
-static inline int64_t leaserun_early_limit(int64_t ttl)
-{
-    return ttl / 5;
-}
-
 static inline int64_t leaserun_grace_limit(int64_t ttl)
 {
     return ttl / 2 - leaserun_guard(ttl);
@@ -40,6 +35,12 @@ static inline int64_t leaserun_grace(int64_t ttl)
 {
     int64_t grace = ttl / 6;
     return grace > LEASERUN_GRACE_MAX ? LEASERUN_GRACE_MAX : grace;
+}
+
+/* What the others leave of half of the ttl. */
+static inline int64_t leaserun_early_limit(int64_t ttl)
+{
+    return leaserun_grace_limit(ttl) - leaserun_grace(ttl);
 }
 
 /* How long a broken lock must stay refused to others: user.lease.guard. */

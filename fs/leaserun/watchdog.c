@@ -112,10 +112,9 @@ static void watchdog_obey(struct watchdog *w)
 
 /* --- when ----------------------------------------------------------------------------------- */
 
-/* leaserun itself comes first, if it can. */
 static clock_ms watchdog_moment(const struct watchdog *w)
 {
-    return w->orphaned || w->keeper_ended ? 0 : leaserun_set_last_moment(w->set) + leaserun_set_guard(w->set) / 4;
+    return w->orphaned || w->keeper_ended ? 0 : leaserun_set_last_moment(w->set);
 }
 
 static void watchdog_check(struct watchdog *w)

@@ -1,10 +1,12 @@
-/* How leaserun stops and kills a tree of processes, on real ones. */
+/* How leaserun stops and kills a tree of processes, on real ones, and when. */
 #include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fs/leaserun/set.h"
 #include "fs/leaserun/target.h"
+#include "fs/leaserun/terms.h"
 #include "tests/support/check_main.h"
 
 #define WIDTH 50
@@ -116,6 +118,40 @@ START_TEST(watchdog_and_exceptions_are_spared)
 }
 END_TEST
 
+#define TTL 1000
+#define LATE 60
+
+/* A machine on which leaserun wakes late, in each of `terms` terms or only in the first. */
+static int64_t early_after(int64_t late, int64_t late_again, int terms, int64_t *ret_grace)
+{
+    static struct leaserun_view view = {.ttl = TTL, .deadline = 10 * TTL};
+    struct leaserun_set set = {.count = 1, .keepers[0].view = &view};
+    struct leaserun_target none = {.pidfd = -1, .root = getpid(), .cgroup.parent = -1};
+    leaserun_set_measure(&set, &none, late);
+    for (int64_t measures = terms * TTL / leaserun_set_measure_pause(&set); measures > 1; measures--) {
+        leaserun_set_measure(&set, &none, late_again);
+    }
+    *ret_grace = leaserun_set_grace(&set, -1);
+    return view.deadline - leaserun_guard(TTL) - leaserun_set_last_moment(&set);
+}
+
+START_TEST(killing_begins_earlier_by_more_than_it_was_late)
+{
+    int64_t grace;
+    ck_assert_int_ge(early_after(LATE, LATE, 1, &grace), 3 * LATE);
+    ck_assert_int_ge(early_after(LATE, 0, 1, &grace), 2 * LATE); /* the next time may be as late as one of the last */
+}
+END_TEST
+
+/* The first half is for renewals, and the command may clean up all the same. */
+START_TEST(killing_begins_in_the_second_half_of_the_term_and_leaves_the_grace)
+{
+    int64_t grace, early = early_after(TTL, TTL, 1, &grace);
+    ck_assert_int_eq(grace, leaserun_grace(TTL));
+    ck_assert_int_eq(leaserun_guard(TTL) + early + grace, TTL / 2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("leaserun");
@@ -124,6 +160,8 @@ int main(void)
     tcase_add_test(cases, processes_of_one_level_are_stopped_before_any_is_looked_into);
     tcase_add_test(cases, all_are_killed_however_they_descend);
     tcase_add_test(cases, watchdog_and_exceptions_are_spared);
+    tcase_add_test(cases, killing_begins_earlier_by_more_than_it_was_late);
+    tcase_add_test(cases, killing_begins_in_the_second_half_of_the_term_and_leaves_the_grace);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
