@@ -217,7 +217,8 @@ bool local_has_ended(struct local *l, const struct backend_ticket *ticket)
     return ticket == l->reporting_end || (event && event->flags & EVENT_ENDED);
 }
 
-void local_claim(struct local *l, struct backend_ticket *ticket)
+/* lockspace_claim for an FCNTL ticket whose grant is reported now; keeps the journal up to date. */
+static void local_claim(struct local *l, struct backend_ticket *ticket)
 {
     uint64_t fence = ticket->fence;
     lockspace_claim(l->space, clock_now(), ticket);

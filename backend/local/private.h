@@ -85,8 +85,6 @@ enum backend_result local_commit(struct local *l, uint64_t *ret_sequence);
 
 /* Has the ticket ended, with `ended` not yet reported or just being reported? */
 bool local_has_ended(struct local *l, const struct backend_ticket *ticket);
-/* lockspace_claim for an FCNTL ticket whose grant is reported now; keeps the journal up to date. */
-void local_claim(struct local *l, struct backend_ticket *ticket);
 
 /* Drops the pending events of a ticket; frees it if it has ended. */
 void local_forget(struct local *l, struct backend_ticket *ticket);

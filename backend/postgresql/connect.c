@@ -52,11 +52,10 @@ static char *connect_line(const char *message)
     return g_strchomp(line);
 }
 
-static void connect_fail(struct pq_connection *c, bool final, char *error)
+static void connect_fail(struct pq_connection *c, char *error)
 {
     g_free(c->error);
     c->error = error;
-    c->final = final;
     if (c->conn) {
         PQfinish(c->conn);
         c->conn = NULL;
@@ -77,7 +76,7 @@ static PGresult *connect_query(struct pq_connection *c, const char *text)
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) {
         char *why = connect_line(PQresultErrorMessage(rows));
         PQclear(rows);
-        connect_fail(c, false, why);
+        connect_fail(c, why);
         return NULL;
     }
     return rows;
@@ -109,16 +108,15 @@ static void connect_make_schema(const struct pq_target *target, struct pq_connec
         rows = PQexec(c->conn, schema);
         bool may_not = strcmp(connect_state(rows), "42501") == 0;
         if (PQresultStatus(rows) != PGRES_COMMAND_OK && may_not) {
-            connect_fail(
-                c, true,
-                g_strdup_printf("the database %s has no schema %s, and the role %s may not make one: run as the "
+            connect_fail(c, g_strdup_printf(
+                                "the database %s has no schema %s, and the role %s may not make one: run as the "
                                 "database's owner: leasefs --print-schema=postgresql | psql -1 %s, then GRANT USAGE ON "
                                 "SCHEMA %s TO \"%s\"; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO \"%s\"",
                                 PQdb(c->conn), target->schema, PQuser(c->conn), PQdb(c->conn), target->schema,
                                 PQuser(c->conn), target->schema, PQuser(c->conn)));
         } else if (PQresultStatus(rows) != PGRES_COMMAND_OK) {
             char *why = connect_line(PQresultErrorMessage(rows));
-            connect_fail(c, true, g_strdup_printf("cannot make the schema %s: %s", target->schema, why));
+            connect_fail(c, g_strdup_printf("cannot make the schema %s: %s", target->schema, why));
             g_free(why);
         }
         PQclear(rows);
@@ -138,10 +136,9 @@ static void connect_check_schema(const struct pq_target *target, struct pq_conne
         int version = atoi(PQgetvalue(rows, 0, 0));
         if (version != POSTGRESQL_FORMAT) {
             connect_fail(
-                c, true,
-                g_strdup_printf("the schema %s has format %d, this leasefs knows format %d: mount with the leasefs "
-                                "that made it, or a newer one, or choose another schema with ?schema=NAME",
-                                target->schema, version, POSTGRESQL_FORMAT));
+                c, g_strdup_printf("the schema %s has format %d, this leasefs knows format %d: mount with the leasefs "
+                                   "that made it, or a newer one, or choose another schema with ?schema=NAME",
+                                   target->schema, version, POSTGRESQL_FORMAT));
         }
     } else if (strcmp(state, "3F000") == 0 && may_make) {
         connect_make_schema(target, c);
@@ -149,14 +146,13 @@ static void connect_check_schema(const struct pq_target *target, struct pq_conne
             connect_check_schema(target, c, false);
         }
     } else if (strcmp(state, "42501") == 0) {
-        connect_fail(c, true, connect_right_to_execute(target, c->conn));
+        connect_fail(c, connect_right_to_execute(target, c->conn));
     } else if (strcmp(state, "42883") == 0 || strcmp(state, "3F000") == 0) {
         connect_fail(
-            c, true,
-            g_strdup_printf("the schema %s of the database %s is not of leasefs: choose another with ?schema=NAME",
-                            target->schema, PQdb(c->conn)));
+            c, g_strdup_printf("the schema %s of the database %s is not of leasefs: choose another with ?schema=NAME",
+                               target->schema, PQdb(c->conn)));
     } else {
-        connect_fail(c, false, connect_line(PQresultErrorMessage(rows)));
+        connect_fail(c, connect_line(PQresultErrorMessage(rows)));
     }
     PQclear(rows);
     g_free(text);
@@ -167,13 +163,12 @@ static void connect_use_shedlock(const struct pq_target *target, struct pq_conne
     char *text = g_strdup_printf("SELECT %s.use_shedlock($1)", target->schema);
     PGresult *rows = PQexecParams(c->conn, text, 1, NULL, (const char *const[]){target->shedlock}, NULL, NULL, 0);
     if (strcmp(connect_state(rows), "42501") == 0) {
-        connect_fail(c, true,
-                     g_strdup_printf("shedlock=%s: the schema %s does not use this table yet: run as the schema's "
-                                     "owner: SELECT %s.use_shedlock('%s')",
-                                     target->shedlock, target->schema, target->schema, target->shedlock));
+        connect_fail(c, g_strdup_printf("shedlock=%s: the schema %s does not use this table yet: run as the schema's "
+                                        "owner: SELECT %s.use_shedlock('%s')",
+                                        target->shedlock, target->schema, target->schema, target->shedlock));
     } else if (PQresultStatus(rows) != PGRES_TUPLES_OK) {
         char *why = connect_line(PQresultErrorField(rows, PG_DIAG_MESSAGE_PRIMARY));
-        connect_fail(c, *connect_state(rows), g_strdup_printf("shedlock=%s: %s", target->shedlock, why));
+        connect_fail(c, g_strdup_printf("shedlock=%s: %s", target->shedlock, why));
         g_free(why);
     }
     PQclear(rows);
@@ -187,11 +182,10 @@ static void connect_check_session(struct pq_connection *c)
 {
     PGresult *rows = connect_query(c, "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery()");
     if (rows && atoi(PQgetvalue(rows, 0, 0)) != PQbackendPID(c->conn)) {
-        connect_fail(c, true, g_strdup(CONNECT_POOLER));
+        connect_fail(c, g_strdup(CONNECT_POOLER));
     } else if (rows && *PQgetvalue(rows, 0, 1) == 't') {
-        connect_fail(c, false,
-                     g_strdup("the server is a standby, which takes no locks: give its primary, or all hosts: "
-                              "postgresql://HOST,HOST/DB"));
+        connect_fail(c, g_strdup("the server is a standby, which takes no locks: give its primary, or all hosts: "
+                                 "postgresql://HOST,HOST/DB"));
     }
     PQclear(rows);
 }
@@ -253,8 +247,8 @@ void pq_connect(const struct pq_target *target, const char *mount, bool first, s
             why = g_strdup(CONNECT_POOLER);
         }
         connect_fail(
-            ret, password,
-            password ? g_strdup("the server requires a password: put USER:PASSWORD in a file with mode 0600 and mount "
+            ret, password
+                     ? g_strdup("the server requires a password: put USER:PASSWORD in a file with mode 0600 and mount "
                                 "with -o credentials=FILE, or put it into ~/.pgpass")
                      : g_steal_pointer(&why));
         g_free(why);
@@ -262,9 +256,8 @@ void pq_connect(const struct pq_target *target, const char *mount, bool first, s
     }
     PQsetNoticeReceiver(ret->conn, connect_ignore_notice, NULL);
     if (PQserverVersion(ret->conn) < POSTGRESQL_VERSION_MIN) {
-        connect_fail(ret, true,
-                     g_strdup_printf("the server is PostgreSQL %d, and leasefs needs 14 or newer: upgrade it",
-                                     PQserverVersion(ret->conn) / 10000));
+        connect_fail(ret, g_strdup_printf("the server is PostgreSQL %d, and leasefs needs 14 or newer: upgrade it",
+                                          PQserverVersion(ret->conn) / 10000));
         return;
     }
     connect_check_session(ret);

@@ -53,7 +53,6 @@ void pq_target_clear(struct pq_target *target);
 struct pq_connection {
     PGconn *conn;        /* NULL: see `error` */
     char *error;         /* one line */
-    bool final;          /* the error persists until somebody changes the server */
     GPtrArray *warnings; /* of char *: settings that make the server less safe */
     char *address;       /* "postgresql://host:port/database" */
 };
@@ -178,10 +177,8 @@ char *pq_lock_path(const char *name, bool sequence);
 
 /* A value of a row; a column that is missing or NULL is "", -1 or empty. */
 const char *pq_text(const PGresult *rows, int row, const char *column);
-bool pq_is_null(const PGresult *rows, int row, const char *column);
 int64_t pq_number(const PGresult *rows, int row, const char *column);
 uint64_t pq_fence(const PGresult *rows, int row, const char *column); /* 0: no valid token */
-uint64_t pq_offset(const PGresult *rows, int row, const char *column);
 GBytes *pq_bytes(const PGresult *rows, int row, const char *column, size_t max);
 /* Bytes as a name: a new string; NULL: no valid name. */
 char *pq_name(const PGresult *rows, int row, const char *column);

@@ -173,7 +173,7 @@ const char *pq_text(const PGresult *rows, int row, const char *column)
     return at >= 0 ? PQgetvalue(rows, row, at) : "";
 }
 
-bool pq_is_null(const PGresult *rows, int row, const char *column)
+static bool pq_is_null(const PGresult *rows, int row, const char *column)
 {
     return call_column(rows, row, column) < 0;
 }
@@ -190,7 +190,7 @@ uint64_t pq_fence(const PGresult *rows, int row, const char *column)
     return *text == '-' ? 0 : g_ascii_strtoull(text, NULL, 10);
 }
 
-uint64_t pq_offset(const PGresult *rows, int row, const char *column)
+static uint64_t pq_offset(const PGresult *rows, int row, const char *column)
 {
     return (uint64_t)g_ascii_strtoll(pq_text(rows, row, column), NULL, 10) ^ CALL_OFFSET_BIT;
 }

@@ -124,7 +124,6 @@ uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answere
 /* The element of an array reply, as text ("" when it is not there), whole number, or bytes (borrowed). */
 const char *redis_text(const redisReply *reply, size_t index);
 int64_t redis_number(const redisReply *reply, size_t index);
-uint64_t redis_unsigned(const redisReply *reply, size_t index);
 uint64_t redis_offset(const redisReply *reply, size_t index);
 GBytes *redis_bytes(const redisReply *reply, size_t index, size_t max); /* a new reference, `max` bytes at most */
 

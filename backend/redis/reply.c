@@ -33,7 +33,7 @@ int64_t redis_number(const redisReply *reply, size_t index)
     return g_ascii_strtoll(redis_text(reply, index), NULL, 10);
 }
 
-uint64_t redis_unsigned(const redisReply *reply, size_t index)
+static uint64_t redis_unsigned(const redisReply *reply, size_t index)
 {
     const redisReply *e = reply_element(reply, index);
     if (e && e->type == REDIS_REPLY_INTEGER) {

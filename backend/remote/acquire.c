@@ -9,7 +9,8 @@
 
 #include "backend/remote/remote.h"
 
-int64_t remote_heartbeat_interval(const struct remote_ticket *t)
+/* How often a waiter needs a heartbeat, ms. */
+static int64_t acquire_heartbeat_interval(const struct remote_ticket *t)
 {
     return MAX(MIN(REMOTE_HEARTBEAT, remote_ticket_liveness(t, t->head.ttl) / 3), REMOTE_HEARTBEAT_MIN);
 }
@@ -166,7 +167,7 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
 /* The first that waits is there when the holder's term has ended, or a stranger has let go. */
 static void acquire_look_ahead(struct remote *r, struct remote_ticket *t, const struct remote_answer *answer)
 {
-    bool soon = answer->rank == 0 && answer->wait >= 0 && answer->wait < remote_heartbeat_interval(t);
+    bool soon = answer->rank == 0 && answer->wait >= 0 && answer->wait < acquire_heartbeat_interval(t);
     t->refresh = soon ? clock_now() + MAX(answer->wait + 1, REMOTE_HEARTBEAT_MIN) : CLOCK_NEVER;
     remote_ticket_schedule(r, t);
     if (answer->rank == 0 && answer->foreign && !t->lock->watched) {
@@ -211,7 +212,7 @@ static void acquire_queued(struct remote *r, struct remote_ticket *t, const stru
         remote_ticket_start_term(t, now, remote_deadline(now, t->head.ttl)); /* heartbeats keep it alive in the store */
     }
     t->last_heartbeat = answer->sent;
-    r->next_heartbeat = MIN(r->next_heartbeat, t->last_heartbeat + remote_heartbeat_interval(t));
+    r->next_heartbeat = MIN(r->next_heartbeat, t->last_heartbeat + acquire_heartbeat_interval(t));
     acquire_look_ahead(r, t, answer);
     if (t->acquired && remote_deadlocked(r, t)) {
         acquire_abandon(r, t, BACKEND_DEADLOCK);
@@ -334,13 +335,13 @@ void remote_heartbeat(struct remote *r, clock_ms now)
     struct remote_ticket *t;
     r->next_heartbeat = CLOCK_NEVER;
     LIST_FOREACH(t, &r->waiters, waiters) {
-        if (now - t->last_heartbeat >= remote_heartbeat_interval(t) / 2) {
+        if (now - t->last_heartbeat >= acquire_heartbeat_interval(t) / 2) {
             t->last_heartbeat = now;
             if (t->state == REMOTE_WAITING && !t->acquiring && r->store->is_up(r)) {
                 g_ptr_array_add(due, t);
             }
         }
-        r->next_heartbeat = MIN(r->next_heartbeat, t->last_heartbeat + remote_heartbeat_interval(t));
+        r->next_heartbeat = MIN(r->next_heartbeat, t->last_heartbeat + acquire_heartbeat_interval(t));
     }
     g_ptr_array_sort(due, acquire_compare_locks);
     for (guint i = 0; i < due->len; i += REMOTE_HEARTBEAT_TICKETS) {

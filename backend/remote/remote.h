@@ -391,8 +391,6 @@ void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquire_d
 bool remote_cancel(struct remote *r, struct remote_ticket *t);
 /* Asks again for one that waits: claims it if it was granted, else looks at the lock. */
 void remote_refresh(struct remote *r, struct remote_ticket *t);
-/* How often a waiter needs a heartbeat, ms. */
-int64_t remote_heartbeat_interval(const struct remote_ticket *t);
 /* Sends the heartbeat of all waiters, in as few requests as possible. */
 void remote_heartbeat(struct remote *r, clock_ms now);
 /* The answer to a heartbeat: `rank`, `wait` and `foreign`. */
@@ -503,8 +501,6 @@ void remote_ticket_schedule(struct remote *r, struct remote_ticket *t);
 /* Its term ends at `deadline`.  It is due after what its claim says or, if the answer came so late that little would be
  * left, after a third of what is left. */
 void remote_ticket_start_term(struct remote_ticket *t, clock_ms now, clock_ms deadline);
-/* The deadline of a recovered lease is that of its term, which may be fixed. */
-void remote_ticket_fix_term(struct remote_ticket *t);
 /* Sets the timer to the next ticket of the agenda. */
 void remote_ticket_set_alarm(struct remote *r);
 /* What it holds: struct backend_segment, copied; NULL: not known. */

@@ -166,6 +166,14 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
     return t;
 }
 
+/* The deadline of a recovered lease is that of its term, which may be fixed. */
+static void ticket_fix_term(struct remote_ticket *t)
+{
+    bool fixed = t->head.kind == BACKEND_LEASE && backend_parse_fixed(t->meta);
+    t->ends = !fixed ? CLOCK_NEVER : t->ends == CLOCK_NEVER ? t->head.deadline : t->ends;
+    t->head.deadline = MIN(t->head.deadline, t->ends);
+}
+
 struct remote_ticket *remote_ticket_restore(struct remote *r, const char *name, const struct backend_claim *claim,
                                             const struct remote_restored *restored)
 {
@@ -177,7 +185,7 @@ struct remote_ticket *remote_ticket_restore(struct remote *r, const char *name, 
     t->head.fence = restored->fence;
     t->head.acquired = restored->acquired;
     t->head.deadline = restored->deadline;
-    remote_ticket_fix_term(t);
+    ticket_fix_term(t);
     return t;
 }
 
@@ -306,18 +314,11 @@ void remote_ticket_set_alarm(struct remote *r)
     }
 }
 
-void remote_ticket_fix_term(struct remote_ticket *t)
-{
-    bool fixed = t->head.kind == BACKEND_LEASE && backend_parse_fixed(t->meta);
-    t->ends = !fixed ? CLOCK_NEVER : t->ends == CLOCK_NEVER ? t->head.deadline : t->ends;
-    t->head.deadline = MIN(t->head.deadline, t->ends);
-}
-
 void remote_ticket_start_term(struct remote_ticket *t, clock_ms now, clock_ms deadline)
 {
     int64_t left = deadline - now, after = t->due_after;
     t->head.deadline = deadline;
-    remote_ticket_fix_term(t);
+    ticket_fix_term(t);
     t->due = after > 0 ? now + (after > left / 4 * 3 ? left / 3 : after) : CLOCK_NEVER;
 }
 

@@ -67,7 +67,6 @@ struct zookeeper {
     GHashTable *nodes;   /* ticket id -> struct zk_node */
     GHashTable *watches; /* path -> GPtrArray of ticket ids; see node_add_watch */
     char *address;       /* to show */
-    bool ranges_noticed; /* it was logged that byte ranges cover the whole lock */
     /* from one daemon to the next */
     struct journal *state; /* or NULL */
     char *identity;        /* of the mount, its ensemble and its chroot */
@@ -354,7 +353,6 @@ void session_start(struct zookeeper *z);
 void session_close(struct zookeeper *z, bool keep);
 /* Leaves the session to time out, and opens a new one. */
 void session_abandon(struct zookeeper *z, const char *why);
-void session_send_heartbeat(struct zookeeper *z);
 bool session_is_up(const struct remote *r);
 void session_on_log(const char *message);
 
@@ -379,7 +377,6 @@ void query_describe(struct zookeeper *z, const struct zk_data *data, const struc
 
 /* The ticket that is acquired. */
 struct remote_ticket *rank_ticket(const struct zk_batch *batch);
-void rank_finish(struct zk_batch *batch, struct remote_answer *answer);
 void rank_finish_with(struct zk_batch *batch, enum backend_result result);
 /* The node of `was`, its lock owner's ticket, takes over the claim; removes `spare`. */
 void rank_join(struct zk_batch *batch, const struct remote_ticket *was, const struct zk_node *spare);

@@ -13,7 +13,7 @@ struct remote_ticket *rank_ticket(const struct zk_batch *batch)
     return remote_ticket_find(&batch->z->remote, batch->request->id);
 }
 
-void rank_finish(struct zk_batch *batch, struct remote_answer *answer)
+static void rank_finish(struct zk_batch *batch, struct remote_answer *answer)
 {
     struct remote_request *request = batch->request;
     batch->request = NULL;

@@ -64,7 +64,7 @@ static void session_begin_heartbeat(struct zk_batch *batch)
     batch_then(batch, session_on_heartbeat);
 }
 
-void session_send_heartbeat(struct zookeeper *z)
+static void session_send_heartbeat(struct zookeeper *z)
 {
     if (z->ready) {
         static const struct zk_flow heartbeat = {sizeof(struct zk_batch), .begin = session_begin_heartbeat};

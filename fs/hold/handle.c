@@ -54,7 +54,8 @@ struct hold *handle_new_hold(struct fs *fs, struct handle *h, enum backend_kind 
     return hold_new(fs, h->node, kind, h->opener, h->uid, h->gid, S_IFREG | handle_mode(h));
 }
 
-bool handle_owns(const struct handle *h, struct hold *hold)
+/* Does the hold belong to the handle, or to the process that opened it? */
+static bool handle_owns(const struct handle *h, struct hold *hold)
 {
     return hold_has_handle(hold, h) || hold_is_owned_by(hold, h->opener);
 }

@@ -75,8 +75,6 @@ struct hold *handle_new_hold(struct fs *fs, struct handle *handle, enum backend_
  * umask, because the kernel does not send that. */
 mode_t handle_mode(struct handle *handle);
 
-/* Does the hold belong to the handle, or to the process that opened it? */
-bool handle_owns(const struct handle *handle, struct hold *hold);
 /* Of the holds that it owns, the one that has held longest; or NULL.  Also looks at the node that its name has now. */
 struct hold *handle_find_hold(struct fs *fs, const struct handle *handle);
 /* Is its provisional hold being converted, to a lock of another handle or to a lease? */

@@ -199,7 +199,8 @@ bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid
            (uid == hold->uid && hold_owner_is_exiting(fs, hold, who));
 }
 
-bool hold_has_living_owner(struct hold *hold)
+/* Does its owner live, or an heir?  An owner that failed passes nothing on. */
+static bool hold_has_living_owner(struct hold *hold)
 {
     struct owner *owner = hold_current_owner(hold);
     return owner && (owner_alive(owner) || hold_can_pass_on(hold, true));

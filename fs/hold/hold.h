@@ -321,9 +321,6 @@ void hold_drop_heirs(struct hold *hold);
 void hold_set_heirs(struct hold *hold, struct owner *const *heir, size_t count);
 void hold_heirs_unref(struct hold_heirs *heirs);
 
-/* Does its owner live, or an heir?  An owner that failed passes nothing on. */
-bool hold_has_living_owner(struct hold *hold);
-
 /* Must it be renewed?  Yes while its owner lives, or while a handle of that owner is open. */
 bool hold_needs_renewal(struct hold *hold);
 
@@ -365,8 +362,6 @@ void hold_extend_provisional(struct fs *fs, struct hold *hold);
 /* Writes owner, mode and times to the store. */
 void hold_store(struct fs *fs, struct hold *hold);
 void hold_store_then(struct fs *fs, struct hold *hold, backend_done *done, void *arg);
-/* Also replaces the content, in the same step: nobody can read the new content with the old permissions. */
-void hold_store_content(struct fs *fs, struct hold *hold, GBytes *content);
 /* Writes them for a request: `answer` continues it, with r->hold and r->result. */
 void hold_store_for(struct request *r, struct hold *hold, request_step *answer);
 

@@ -148,14 +148,6 @@ void hold_store(struct fs *fs, struct hold *hold)
     hold_store_then(fs, hold, NULL, NULL);
 }
 
-void hold_store_content(struct fs *fs, struct hold *hold, GBytes *content)
-{
-    GBytes *meta = hold_encode_meta(fs, hold, (enum backend_kind)hold->kind, NULL);
-    struct backend_change change = {.set = BACKEND_SET_META | BACKEND_SET_CONTENT, .meta = meta, .content = content};
-    backend_set(fs->backend, hold->ticket, &change, NULL, NULL);
-    g_bytes_unref(meta);
-}
-
 /* The pid of the final owner of a lease, whose end is reported; else 0.  While that lives there is nothing to renew
  * where nobody else decides. */
 static uint32_t hold_keeper(const struct fs *fs, const struct hold *hold)
