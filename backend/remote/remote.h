@@ -26,7 +26,7 @@
  * watch.c       names that others hold, whose end the file system must know
  * directory_cache.c  the directories that this mount has seen
  * ticket.c      tickets, their states and times; requests
- * text.c        names, ticket ids, and the words of a store's answers
+ * text.c        names, ticket ids, hosts, and the words of a store's answers
  */
 #ifndef BACKEND_REMOTE_REMOTE_H
 #define BACKEND_REMOTE_REMOTE_H
@@ -567,6 +567,12 @@ bool remote_is_numbered(const char *leaf);
 enum backend_result remote_parse_result(const char *word, enum backend_result otherwise);
 /* "start end mode …", in hexadecimal, mode 1: shared.  A new array of struct backend_segment; NULL: "". */
 GArray *remote_parse_segments(const char *text);
+/* A name or an address, as far as its characters tell. */
+bool remote_is_host(const char *host);
+enum remote_host_fault { REMOTE_HOST_GOOD, REMOTE_HOST_MISSING, REMOTE_HOST_BAD, REMOTE_HOST_BAD_PORT };
+/* "HOST[:PORT],HOST[:PORT],…", with brackets around an IPv6 address.  New arrays, for g_strfreev and g_free: hosts
+ * without brackets, NULL behind the last; ports, 0: none.  The fault of the first host that has one. */
+enum remote_host_fault remote_parse_hosts(const char *text, char ***ret_hosts, uint16_t **ret_ports);
 /* The end of the term on which this mount may rely: it counts from before the request was sent, less what clocks may
  * differ by (the allowance of Redlock: ttl/100 + 2 ms). */
 clock_ms remote_deadline(clock_ms sent, int64_t ttl);

@@ -1,10 +1,12 @@
-/* text: names, ticket ids, and the words of a store's answers. */
+/* text: names, ticket ids, hosts, and the words of a store's answers. */
 #include <sys/random.h>
 
 #include "backend/remote/remote.h"
 
 #define NAME_MAX_BYTES 255
 #define PATH_MAX_BYTES 4096
+#define HOST_BYTES_MAX 253
+#define HOST_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_"
 
 char *remote_parent(const char *name, const char **ret_leaf)
 {
@@ -97,4 +99,39 @@ GArray *remote_parse_segments(const char *text)
         g_array_append_val(segments, s);
     }
     return segments;
+}
+
+bool remote_is_host(const char *host)
+{
+    return g_hostname_is_ip_address(host) ||
+           (strlen(host) <= HOST_BYTES_MAX && host[strspn(host, HOST_CHARACTERS)] == '\0');
+}
+
+static enum remote_host_fault text_parse_host(const char *text, char **ret_host, uint16_t *ret_port)
+{
+    const char *close = *text == '[' ? strchr(text, ']') : NULL, *begin = text + (close != NULL);
+    const char *end = close ? close : strchrnul(text, ':'), *behind = close ? close + 1 : end;
+    guint64 port = 0;
+    if (*behind == ':' && behind[1] && !g_ascii_string_to_unsigned(behind + 1, 10, 1, UINT16_MAX, &port, NULL)) {
+        return REMOTE_HOST_BAD_PORT;
+    }
+    *ret_host = g_strndup(begin, (gsize)(end - begin));
+    *ret_port = (uint16_t)port;
+    return end == begin                                                ? REMOTE_HOST_MISSING
+           : (*behind && *behind != ':') || !remote_is_host(*ret_host) ? REMOTE_HOST_BAD
+                                                                       : REMOTE_HOST_GOOD;
+}
+
+enum remote_host_fault remote_parse_hosts(const char *text, char ***ret_hosts, uint16_t **ret_ports)
+{
+    char **list = g_strsplit(text, ",", -1);
+    guint count = g_strv_length(list);
+    enum remote_host_fault fault = count > 0 ? REMOTE_HOST_GOOD : REMOTE_HOST_MISSING;
+    *ret_hosts = g_new0(char *, count + 1);
+    *ret_ports = g_new0(uint16_t, count + 1);
+    for (guint i = 0; i < count && fault == REMOTE_HOST_GOOD; i++) {
+        fault = text_parse_host(list[i], &(*ret_hosts)[i], &(*ret_ports)[i]);
+    }
+    g_strfreev(list);
+    return fault;
 }

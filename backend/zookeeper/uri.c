@@ -3,30 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/remote/remote.h"
 #include "backend/zookeeper/zookeeper.h"
 
 static int uri_fail(char *error, size_t error_size, const char *why)
 {
     snprintf(error, error_size, "the zookeeper URI %s: write zookeeper://HOST[:PORT],HOST[:PORT],.../CHROOT", why);
     return -EINVAL;
-}
-
-/* "host", "host:port", "[::1]:port". */
-static bool uri_take_host(const char *text, char **ret_host, uint16_t *ret_port)
-{
-    const char *end = *text == '[' ? strchr(text, ']') : strchrnul(text, ':');
-    const char *behind = end && *text == '[' ? end + 1 : end;
-    const char *begin = text + (*text == '[');
-    guint64 port = 0;
-    if (!end || end == begin || (*behind && *behind != ':')) {
-        return false;
-    }
-    if (*behind && (!g_ascii_string_to_unsigned(behind + 1, 10, 1, UINT16_MAX, &port, NULL))) {
-        return false;
-    }
-    *ret_host = g_strndup(begin, (gsize)(end - begin));
-    *ret_port = (uint16_t)port;
-    return true;
 }
 
 static bool uri_is_chroot(const char *chroot)
@@ -51,31 +34,25 @@ int zookeeper_uri_parse(struct zookeeper_uri *uri, const char *text, char *error
     }
     text += strlen(scheme);
     const char *slash = strchrnul(text, '/');
-    char *servers = g_strndup(text, (gsize)(slash - text)), **list = g_strsplit(servers, ",", -1);
-    guint count = g_strv_length(list), taken = 0;
+    char *servers = g_strndup(text, (gsize)(slash - text));
     bool secret = strchr(servers, '@');
+    bool good = remote_parse_hosts(servers, &uri->hosts, &uri->ports) == REMOTE_HOST_GOOD;
     g_free(servers);
-    uri->hosts = g_new0(char *, count + 1);
-    uri->ports = g_new0(uint16_t, count + 1);
-    while (taken < count && uri_take_host(list[taken], &uri->hosts[taken], &uri->ports[taken])) {
-        taken++;
-    }
-    g_strfreev(list);
     uri->chroot = g_strdup(slash);
     for (size_t length = strlen(uri->chroot); length > 0 && uri->chroot[length - 1] == '/'; length--) {
         uri->chroot[length - 1] = '\0';
     }
     const char *why = secret                        ? "has a password, which belongs into a file (credentials=)"
-                      : taken < count || taken == 0 ? "names no host, or one that is none"
+                      : !good                       ? "names no host, or one that is none"
                       : !uri_is_chroot(uri->chroot) ? "has no path of names"
                                                     : NULL;
     if (why) {
         zookeeper_uri_clear(uri);
         return uri_fail(error, error_size, why);
     }
-    for (guint i = 0; i < count; i++) {
-        uint16_t last = uri->ports[count - 1] ? uri->ports[count - 1] : ZOOKEEPER_PORT;
-        uri->ports[i] = uri->ports[i] ? uri->ports[i] : last;
+    uint16_t last = uri->ports[g_strv_length(uri->hosts) - 1];
+    for (guint i = 0; uri->hosts[i]; i++) {
+        uri->ports[i] = uri->ports[i] ? uri->ports[i] : last ? last : ZOOKEEPER_PORT;
     }
     return 0;
 }

@@ -14,6 +14,7 @@
 #include "backend/log.h"
 #include "backend/redis/conn/link.h"
 #include "backend/redis/conn/resolve.h"
+#include "backend/remote/remote.h"
 
 #define SWITCHED "+switch-master"
 
@@ -252,7 +253,7 @@ static bool locate_take_address(struct redis_locate *l, const redisReply *reply)
     bool same = l->options.uri->kind == REDIS_CLUSTER &&
                 (host->type == REDIS_REPLY_NIL || (host->type == REDIS_REPLY_STRING && host->len == 0));
     const char *text = same ? l->options.uri->hosts[l->host] : host->type == REDIS_REPLY_STRING ? host->str : "";
-    if (!redis_uri_is_host(text) || number < 1 || number > UINT16_MAX) {
+    if (!remote_is_host(text) || number < 1 || number > UINT16_MAX) {
         return false;
     }
     g_free(l->found);
@@ -308,7 +309,7 @@ static void locate_on_message(struct redis_locate *l, const redisReply *reply)
     }
     char **words = g_strsplit(reply->element[2]->str, " ", 5);
     guint64 port;
-    if (g_strv_length(words) == 5 && strcmp(words[0], l->options.uri->name) == 0 && redis_uri_is_host(words[3]) &&
+    if (g_strv_length(words) == 5 && strcmp(words[0], l->options.uri->name) == 0 && remote_is_host(words[3]) &&
         g_ascii_string_to_unsigned(words[4], 10, 1, UINT16_MAX, &port, NULL)) {
         l->located(l->arg, words[3], (uint16_t)port, NULL);
     }

@@ -17,8 +17,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "backend/remote/remote.h"
+
 #define DATABASE_MAX 65535
-#define HOST_BYTES_MAX 253
 #define SOCKET_PATH_MAX (sizeof((struct sockaddr_un *)NULL)->sun_path - 1)
 #define CREDENTIALS_BYTES_MAX 4096
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_"
@@ -95,41 +96,37 @@ static bool uri_parse_database(const char *text, int *ret_database)
     return true;
 }
 
-bool redis_uri_is_host(const char *host)
+static int uri_complain_of_host(enum remote_host_fault fault, const struct complaint *complaint)
 {
-    return g_hostname_is_ip_address(host) ||
-           (strlen(host) <= HOST_BYTES_MAX && host[strspn(host, NAME_CHARACTERS)] == '\0');
-}
-
-static int uri_take_host(GUri *parts, uint16_t usual, char **ret_host, uint16_t *ret_port,
-                         const struct complaint *complaint)
-{
-    const char *host = g_uri_get_host(parts);
-    int port = g_uri_get_port(parts);
-    if (!host || !*host) {
+    switch (fault) {
+    case REMOTE_HOST_MISSING:
         return complain(complaint, -EINVAL, "the redis URI names no host: write redis://HOST, or redis+unix:///PATH");
-    }
-    if (!redis_uri_is_host(host)) {
+    case REMOTE_HOST_BAD:
         return complain(complaint, -EINVAL,
                         "the host of the redis URI is neither a name nor an address; IPv6 is written in brackets, "
                         "as in redis://[::1]:6379");
-    }
-    if (port == 0) {
+    case REMOTE_HOST_BAD_PORT:
         return complain(complaint, -EINVAL, "the port of the redis URI is not a number from 1 to 65535");
+    default:
+        return 0;
     }
-    *ret_host = g_strdup(host);
-    *ret_port = port > 0 ? (uint16_t)port : usual;
-    return 0;
 }
 
 /* redis://[USER@]HOST[:PORT][/DB] */
 static int uri_take_network(struct redis_uri *uri, GUri *parts, const struct complaint *complaint)
 {
-    const char *path = g_uri_get_path(parts);
-    int result = uri_take_host(parts, REDIS_PORT_DEFAULT, &uri->host, &uri->port, complaint);
+    const char *path = g_uri_get_path(parts), *host = g_uri_get_host(parts);
+    int port = g_uri_get_port(parts);
+    int result = uri_complain_of_host(!host || !*host         ? REMOTE_HOST_MISSING
+                                      : !remote_is_host(host) ? REMOTE_HOST_BAD
+                                      : port == 0             ? REMOTE_HOST_BAD_PORT
+                                                              : REMOTE_HOST_GOOD,
+                                      complaint);
     if (result < 0) {
         return result;
     }
+    uri->host = g_strdup(host);
+    uri->port = port > 0 ? (uint16_t)port : REDIS_PORT_DEFAULT;
     if (g_uri_get_query(parts)) {
         return complain(complaint, -EINVAL,
                         "the redis URI has a '?': a database is written redis://HOST/NUMBER, and settings are options");
@@ -204,11 +201,9 @@ static int uri_complain_of_syntax(int code, const struct complaint *complaint)
 {
     switch (code) {
     case G_URI_ERROR_BAD_HOST:
-        return complain(complaint, -EINVAL,
-                        "the host of the redis URI is neither a name nor an address; IPv6 is written in brackets, "
-                        "as in redis://[::1]:6379");
+        return uri_complain_of_host(REMOTE_HOST_BAD, complaint);
     case G_URI_ERROR_BAD_PORT:
-        return complain(complaint, -EINVAL, "the port of the redis URI is not a number from 1 to 65535");
+        return uri_complain_of_host(REMOTE_HOST_BAD_PORT, complaint);
     case G_URI_ERROR_BAD_USER:
         return complain(complaint, -EINVAL, "the user in the redis URI is not UTF-8 in percent-encoding");
     default:
@@ -230,30 +225,17 @@ static int uri_split(const char *text, GUri **ret_parts, const struct complaint 
     return 0;
 }
 
-/* HOST[:PORT],HOST[:PORT]: each is read as if it stood entry. */
 static int uri_take_hosts(struct redis_uri *uri, const char *text, const struct complaint *complaint)
 {
     uint16_t usual = uri->kind == REDIS_SENTINEL ? REDIS_SENTINEL_PORT_DEFAULT : REDIS_PORT_DEFAULT;
-    char **list = g_strsplit(text, ",", -1);
-    guint count = g_strv_length(list);
-    int result = 0;
-    uri->hosts = g_new0(char *, count + 1);
-    uri->ports = g_new0(uint16_t, count + 1);
-    if (count == 0) {
-        result = complain(complaint, -EINVAL, "the redis URI names no host: write HOST,HOST,HOST behind the //");
+    if (!*text) {
+        return complain(complaint, -EINVAL, "the redis URI names no host: write HOST,HOST,HOST behind the //");
     }
-    for (guint i = 0; result == 0 && i < count; i++) {
-        char *entry = g_strconcat("redis://", list[i], NULL);
-        GUri *parts;
-        result = uri_split(entry, &parts, complaint);
-        if (result == 0) {
-            result = uri_take_host(parts, usual, &uri->hosts[i], &uri->ports[i], complaint);
-            g_uri_unref(parts);
-        }
-        g_free(entry);
+    enum remote_host_fault fault = remote_parse_hosts(text, &uri->hosts, &uri->ports);
+    for (guint i = 0; uri->hosts[i]; i++) {
+        uri->ports[i] = uri->ports[i] ? uri->ports[i] : usual;
     }
-    g_strfreev(list);
-    return result;
+    return uri_complain_of_host(fault, complaint);
 }
 
 /* Takes the list of hosts out of the text, and puts one in its place that GUri can read. */

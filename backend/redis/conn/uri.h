@@ -56,8 +56,6 @@ void redis_uri_clear(struct redis_uri *uri);
 char *redis_uri_show(const struct redis_uri *uri);
 /* "host:port", with brackets around an IPv6 address.  A new string. */
 char *redis_uri_show_host(const char *host, uint16_t port);
-/* A name or an address, as far as its characters tell. */
-bool redis_uri_is_host(const char *host);
 /* A deep copy without the user. */
 struct redis_uri redis_uri_copy(const struct redis_uri *uri);
 
