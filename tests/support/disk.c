@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 int __real_fallocate64(int fd, int mode, off64_t offset, off64_t length);
@@ -31,7 +32,8 @@ static struct {
     const char *name;
     GHashTable *durable; /* inode -> its bytes when last synced; NULL: not remembered */
     ino_t durable_name;
-} disk = {.mutex = PTHREAD_MUTEX_INITIALIZER, .released = PTHREAD_COND_INITIALIZER};
+    int named[2]; /* the file of that name and the one before, open so that no other gets its inode; or -1 */
+} disk = {.mutex = PTHREAD_MUTEX_INITIALIZER, .released = PTHREAD_COND_INITIALIZER, .named = {-1, -1}};
 
 static struct {
     bool planned;
@@ -280,6 +282,19 @@ static int wait_for_disk(ino_t inode)
     return error;
 }
 
+/* A file that the journal has closed is still the durable one until the directory is synced. */
+static void keep_named(int directory, ino_t inode)
+{
+    pthread_mutex_lock(&disk.mutex);
+    if (inode != disk.durable_name) {
+        if (disk.named[1] >= 0)
+            close(disk.named[1]);
+        disk.named[1] = disk.named[0];
+        disk.named[0] = (int)syscall(SYS_openat, directory, disk.name, O_PATH | O_CLOEXEC, 0);
+    }
+    pthread_mutex_unlock(&disk.mutex);
+}
+
 static int sync_file(int fd, int (*real)(int))
 {
     struct stat64 st, named = {0};
@@ -296,6 +311,8 @@ static int sync_file(int fd, int (*real)(int))
         bytes = bytes_of(fd);
     else if (disk.durable && S_ISDIR(st.st_mode))
         __real_fstatat64(fd, disk.name, &named, 0);
+    if (named.st_ino)
+        keep_named(fd, named.st_ino);
     if (real(fd) < 0)
         return -1;
     pthread_mutex_lock(&disk.mutex);
