@@ -77,6 +77,7 @@ struct fs {
     struct openers *openers;     /* who has files of dead mounts open; NULL: nobody looks */
     struct survivors *survivors; /* handle locks whose daemon has ended: see survivor.h */
     dev_t device;                /* of this mount; 0: not known */
+    dev_t dead_device;           /* of the mount of a killed daemon that this one replaced; 0: none */
     struct control *control;
     const struct observer *observer; /* callbacks of the control room */
     struct metrics *metrics;

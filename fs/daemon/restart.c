@@ -283,6 +283,34 @@ static void recover_ask_sizes(struct recovery *recovery)
     }
     g_clear_pointer(&recovery->unknown, g_ptr_array_unref);
 }
+
+#define RECOVER_LOGGED_MAX 10 /* processes that the log names */
+
+/* A process with a file of the dead mount, on which this daemon has found no handle lock, may rely on a lock that is
+ * lost. */
+static void recover_log_processes(struct openers_file *file, const struct openers_found *found, void *arg)
+{
+    size_t named = 0, more = 0;
+    (void)arg;
+    for (size_t i = 0; i < found->count; i++) {
+        const struct openers_process *process = &found->processes[i];
+        char command[OWNER_COMMAND_MAX * 4];
+        if (process->unseen || named++ >= RECOVER_LOGGED_MAX) {
+            more += !process->unseen;
+            continue;
+        }
+        log_warning(
+            "process %d (%s), uid %u, has a file open from the daemon before, on which this daemon has found no "
+            "flock or record lock: if the process had such a lock, it is lost",
+            owner_pid(process->owner), log_escape(command, sizeof command, owner_command(process->owner)),
+            process->uid);
+    }
+    if (more > 0) {
+        log_warning("%zu more processes have such files open", more);
+    }
+    openers_remove(file);
+}
+
 void recover_leases(struct fs *fs)
 {
     struct recovery *recovery = fs->recovery = g_new0(struct recovery, 1);
@@ -294,6 +322,9 @@ void recover_leases(struct fs *fs)
     recover_ask_sizes(recovery);
     recover_leave(recovery);
     recovery->serving = true;
+    if (fs->dead_device && fs->openers) { /* behind the files of surviving locks */
+        openers_add(fs->openers, fs->dead_device, OPENERS_OTHER, NULL, false, recover_log_processes, NULL);
+    }
 }
 
 void recover_stop(struct fs *fs)

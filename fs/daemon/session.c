@@ -150,6 +150,7 @@ static int session_mount_at(struct session *s, const char *path, char *error, si
     bool dead;
     g_autofree char *stage = NULL;
     int result = mountpoint_check(path, &dead, error, error_size);
+    s->fs->dead_device = result == 0 && dead ? mountpoint_device(path) : 0;
     if (result == 0 && dead && geteuid() == 0) {
         stage = mountpoint_stage(error, error_size);
         result = stage ? 0 : -EIO;

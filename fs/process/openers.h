@@ -76,7 +76,8 @@ void openers_set_own_device(struct openers *openers, dev_t device);
 /* Watches the file `inode` of the dead mount `device`, and walks soon.  `opener`: the process that opened it, as far as
  * is known, or NULL; a reference is taken.  Without CAP_SYS_PTRACE, that process counts as long as it lives if it
  * cannot be looked into.  `hidden`: a process of a pid namespace that the daemon cannot see opened it.  The same file
- * may be added several times. */
+ * may be added several times.  OPENERS_OTHER as `inode`: any file of that mount that was not added. */
+#define OPENERS_OTHER 0
 struct openers_file *openers_add(struct openers *openers, dev_t device, ino_t inode, struct owner *opener, bool hidden,
                                  openers_callback *callback, void *arg);
 /* NULL is allowed. */

@@ -127,6 +127,10 @@ static enum walk_look walk_descriptor(struct walk *w, int table, pid_t pid, pid_
     }
     struct walk_file key = {.device = makedev(is.stx_dev_major, is.stx_dev_minor), .inode = is.stx_ino};
     const struct walk_file *found = bsearch(&key, w->files, w->file_count, sizeof key, walk_compare_files);
+    if (!found) {
+        key.inode = WALK_OTHER;
+        found = bsearch(&key, w->files, w->file_count, sizeof key, walk_compare_files);
+    }
     if (found) {
         walk_note(w, pid, (size_t)(found - w->files));
     } else if (S_ISSOCK(is.stx_mode)) {

@@ -26,6 +26,7 @@
 struct walk_file {
     uint64_t device, inode;
 };
+#define WALK_OTHER 0 /* as the inode: any file of that device that is not in the list */
 
 /* A process that has file number `file` open, or, with WALK_UNSEEN, that could not be looked into. */
 #define WALK_UNSEEN UINT32_MAX

@@ -230,6 +230,30 @@ says B 'b = op("clean", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
 says A 'close(f)' ENOTCONN
 says B 'flock(b, "EX|NB"); close(b)' ok
 
+names() { grep -q "process ${actor_pid[$1]} (.*), uid .*, has a file open from the daemon before" "$LOG"; }
+
+it "the log names the processes with a file open on which no lock was found"
+says A 'a = op("idle", "RDONLY|CREAT")' ok
+says B 'b = op("mine", "RDWR|CREAT"); flock(b, "EX")' ok
+restart
+expect eventually 5 names A
+expect_not names B
+says A 'close(a)' ENOTCONN
+says B 'close(b)' ENOTCONN
+
+if [ "${E2E_STORE:-local}" != local ]; then
+    it "a lock that has run out in the store before the next daemon came is lost, and the log names its process"
+    says A 'f = op("late", "RDWR|CREAT"); flock(f, "EX")' ok
+    mount_index "$point"
+    end_process "$DAEMON"
+    mount_daemons[INDEX]=
+    if [ "$E2E_STORE" = zookeeper ]; then pause 16; else pause 6; fi # the session of a ZooKeeper mount is longer than a term
+    mount_at "$point" "$STORE" "$OPTIONS"
+    expect eventually 5 names A
+    says B 'b = op("late", "RDWR|CREAT"); flock(b, "EX|NB"); close(b)' ok
+    says A 'close(f)' ENOTCONN
+fi
+
 it "nothing is left of any when nobody has a file open"
 for name in A B D; do end_actor "$name"; done
 empty() { [ "$(ls "$MNT" | grep -v '^queue$')" = "" ] && seen; }

@@ -185,6 +185,22 @@ START_TEST(file_is_told_once_for_each_process)
 }
 END_TEST
 
+START_TEST(other_files_of_a_device_are_found_together)
+{
+    pid_t pid = hold();
+    int fd = open(other_path, O_RDONLY | O_CLOEXEC);
+    files[1 - number].inode = WALK_OTHER;
+    qsort(files, 2, sizeof *files, walk_compare_files);
+    number = files[0].inode == WALK_OTHER ? 1 : 0;
+    walk();
+    ck_assert_ptr_nonnull(find(number, pid));
+    ck_assert_ptr_null(find(number, getpid()));
+    ck_assert_ptr_nonnull(find(1 - number, getpid()));
+    end(pid);
+    close(fd);
+}
+END_TEST
+
 static void *stay_as_thread(void *arg)
 {
     if (arg) {
@@ -420,6 +436,7 @@ int main(void)
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, process_with_the_file_open_is_found);
     tcase_add_test(cases, file_is_told_once_for_each_process);
+    tcase_add_test(cases, other_files_of_a_device_are_found_together);
     tcase_add_test(cases, process_whose_first_thread_has_exited_is_found);
     tcase_add_test(cases, thread_with_descriptors_of_its_own_is_found);
     tcase_add_test(cases, process_of_another_mount_namespace_is_found);
