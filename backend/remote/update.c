@@ -30,6 +30,7 @@ static void update_on_set(struct remote_request *request, const struct remote_an
     }
     if (t && result == BACKEND_OK) {
         remote_ticket_change(t, &request->update.change);
+        result = remote_ticket_is_expired(t) ? BACKEND_STALE : BACKEND_OK; /* the answer came after its deadline */
     } else if (t && result == BACKEND_STALE) {
         remote_verify(request->r, t->lock, NULL);
     }
@@ -87,7 +88,7 @@ static void update_end_as_lost(struct remote *r, const char *id)
 }
 
 /* If the outcome is unknown, so is the name that the ticket has: another may have the old name by now, or this mount
- * the new one.  So both are released. */
+ * the new one.  So both are released.  If the answer came after the term, the ticket it replaced is lost, too. */
 static void update_on_renamed(struct remote_request *request, const struct remote_answer *answer)
 {
     struct remote *r = request->r;
@@ -108,14 +109,15 @@ static void update_on_renamed(struct remote_request *request, const struct remot
         remote_ticket_rename(r, t, request->name);
         t->head.fence = answer->fence ? answer->fence : t->head.fence;
     }
+    bool late = result == BACKEND_OK && (!t || remote_ticket_is_expired(t));
     if (result == BACKEND_OK && replaced && strcmp(replaced->lock->name, request->name) == 0) {
-        remote_end_ticket(r, replaced, BACKEND_RELEASED, false);
+        remote_end_ticket(r, replaced, late ? BACKEND_LOST : BACKEND_RELEASED, false);
     }
     if (unknown) {
         update_end_as_lost(r, request->id);
         update_end_as_lost(r, request->replaced);
     }
-    remote_request_finish(request, result);
+    remote_request_finish(request, late ? BACKEND_STALE : result);
 }
 
 void remote_rename(struct remote *r, struct remote_ticket *t, const char *name, struct remote_ticket *replaced,

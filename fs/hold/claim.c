@@ -142,7 +142,7 @@ static void hold_stored(void *arg, enum backend_result result)
     struct request *r = arg;
     struct fs *fs = r->fs;
     struct hold *hold = r->hold;
-    request_resume(r, result);
+    request_resume(r, hold_result(hold, r->handle, result));
     hold_unref(fs, hold);
 }
 

@@ -485,6 +485,11 @@ void hold_spend_handles(struct hold *hold, bool lost)
     hold_each_handle(hold, hold_spend_handle, lost);
 }
 
+enum backend_result hold_result(const struct hold *hold, const struct handle *handle, enum backend_result result)
+{
+    return result == BACKEND_OK && !hold->ticket && handle && handle->lost ? BACKEND_STALE : result;
+}
+
 static void hold_ended_event(void *context, struct backend_ticket *ticket, enum backend_end why)
 {
     struct fs *fs = context;

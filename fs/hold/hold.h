@@ -302,6 +302,10 @@ static inline void hold_resume_parked(struct fs *fs, struct hold *hold)
 }
 /* Closing or writing through its handles never acquires again.  `lost`: it did not end by its user's will. */
 void hold_spend_handles(struct hold *hold, bool lost);
+/* The result of a change through this handle (or NULL) that the store has answered: STALE if the hold was lost
+ * meanwhile.
+ */
+enum backend_result hold_result(const struct hold *hold, const struct handle *handle, enum backend_result result);
 
 /* Releases the ticket and forgets the hold.  `done` may be NULL. */
 void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *arg);

@@ -132,6 +132,7 @@ static void content_stored(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     struct hold *hold = r->hold;
+    result = hold_result(hold, r->handle, result);
     hold_set_size(r->fs, hold, result == BACKEND_OK ? r->content.size : hold->size);
     hold_unpin(r->fs, r->hold);
     if (result == BACKEND_STALE && content_has_another(r)) {

@@ -270,6 +270,38 @@ START_TEST(change_that_crosses_a_rename_is_not_lost)
 }
 END_TEST
 
+static void note_result(void *arg, enum backend_result result)
+{
+    *(int *)arg = (int)result + 1;
+}
+
+/* The loop stands still until the term is over, as after a SIGSTOP.  A store that answers at once was in time. */
+START_TEST(rename_that_is_answered_after_its_term_is_stale)
+{
+    struct contract_log log = {0}, mine = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    bool over = _i && contract_can(BACKEND_CAN_REPLACE);
+    struct backend_ticket *replaced = over ? contract_get("b", BACKEND_LEASE, &mine) : NULL;
+    int renamed = 0;
+
+    if (!contract_can(BACKEND_CAN_RENAME))
+        return;
+    claim.ttl = CONTRACT_SHORT;
+    struct backend_ticket *ticket = contract_get_soon("a", &claim);
+    clock_ms deadline = ticket->deadline;
+    backend_rename(contract_backend, ticket, "b", replaced, note_result, &renamed);
+    bool in_time = renamed;
+    while (clock_now() < deadline)
+        g_usleep(1000);
+    CONTRACT_UNTIL(renamed && log.ended && (!over || mine.ended));
+    ck_assert_int_eq(renamed - 1, in_time ? BACKEND_OK : BACKEND_STALE);
+    ck_assert_uint_eq(log.ended, 1);
+    if (over)
+        ck_assert_int_eq(mine.why, in_time ? BACKEND_RELEASED : BACKEND_LOST);
+    CONTRACT_UNTIL(!contract_is_busy("a") && !contract_is_busy("b"));
+}
+END_TEST
+
 START_TEST(token_of_a_renamed_lease_is_not_behind_what_its_name_has_seen)
 {
     struct contract_log log[2] = {{0}};
@@ -338,6 +370,7 @@ TCase *contract_name_case(void)
     tcase_add_test(tcase, rename_over_one_of_several_holders_is_busy);
     tcase_add_test(tcase, rename_over_a_ticket_that_is_elsewhere_takes_nothing);
     tcase_add_test(tcase, change_that_crosses_a_rename_is_not_lost);
+    tcase_add_loop_test(tcase, rename_that_is_answered_after_its_term_is_stale, 0, 2);
     tcase_add_test(tcase, token_of_a_renamed_lease_is_not_behind_what_its_name_has_seen);
     tcase_add_test(tcase, name_of_a_ticket_is_told);
     tcase_add_test(tcase, long_names_work_or_are_refused);

@@ -401,6 +401,26 @@ START_TEST(attributes_of_a_lock_that_ends_meanwhile_are_estale)
 }
 END_TEST
 
+/* The store carried it out while the lock was held, and its answer comes after the loss. */
+START_TEST(change_that_is_answered_after_its_lock_was_lost_is_estale)
+{
+    struct fuse_setattr_in mode = {.valid = FATTR_MODE, .mode = S_IFREG | 0600};
+    struct fuse_setattr_in times = {.valid = FATTR_MTIME | FATTR_ATIME, .mtime = 12345, .atime = 54321};
+    struct fuse_setattr_in size = {.valid = FATTR_SIZE, .size = 2};
+    struct wire_file file = wire_created(w, "L", O_WRONLY | O_EXCL);
+    fake_backend_hold(w->fake, FAKE_SET, true);
+    uint64_t asked = _i == 0   ? wire_write(w, file, 0, "text", 4)
+                     : _i == 1 ? wire_setattr(w, file.node, &file, mode)
+                     : _i == 2 ? wire_setattr(w, file.node, &file, times)
+                               : wire_setattr(w, file.node, &file, size);
+    ck_assert(wire_waits(w, asked));
+    fake_backend_end(w->fake, "L", BACKEND_LOST);
+    wire_turn(w);
+    fake_backend_refuse(w->fake, FAKE_SET, 0, BACKEND_OK);
+    ck_assert_int_eq(wire_result(w, asked), ESTALE);
+}
+END_TEST
+
 START_TEST(mount_that_ends_answers_what_the_store_has_not)
 {
     struct wire_file lease = wire_created(w, "written", O_WRONLY | O_EXCL),
@@ -512,6 +532,7 @@ int main(void)
     tcase_add_test(cases, write_decides_while_the_second_lapses);
     tcase_add_test(cases, exclusive_create_waits_for_one_that_is_not_answered);
     tcase_add_loop_test(cases, attributes_are_answered_by_the_store, 0, 3);
+    tcase_add_loop_test(cases, change_that_is_answered_after_its_lock_was_lost_is_estale, 0, 4);
     tcase_add_loop_test(cases, change_goes_on_with_another_lock_of_the_process_when_the_first_ends_meanwhile, 0, 4);
     tcase_add_test(cases, attributes_of_a_lock_that_ends_meanwhile_are_estale);
     tcase_add_test(cases, mount_that_ends_answers_what_the_store_has_not);
