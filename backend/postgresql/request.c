@@ -481,7 +481,9 @@ static void request_on_answer(void *arg, const struct pq_answer *given)
     struct remote_request *request = arg;
     struct remote_answer answer = {.result = pq_result(given, NULL)};
     if (given->outcome == REMOTE_ANSWERED && request->procedure == REMOTE_RELEASE) {
-        answer.result = strcmp(PQgetvalue(given->rows, 0, 0), "stays") == 0 ? BACKEND_BUSY : BACKEND_OK;
+        const char *word = PQgetvalue(given->rows, 0, 0);
+        bool gone = strcmp(word, "missing") == 0 && !epoch_is_closed(&postgresql_of(request)->epoch);
+        answer.result = strcmp(word, "stays") == 0 ? BACKEND_BUSY : gone ? BACKEND_MISSING : BACKEND_OK;
     } else if (given->outcome == REMOTE_ANSWERED && request->procedure == REMOTE_RENAME) {
         answer.fence = pq_fence(given->rows, 0, "number");
     } else if (given->outcome == REMOTE_ANSWERED && request->procedure == REMOTE_RENEW) {

@@ -183,7 +183,9 @@ static void procedure_read_release(const struct remote_request *request, const s
     (void)values;
     answer->result = given->outcome != REMOTE_ANSWERED    ? redis_failure(redis_of(request), given)
                      : redis_number(given->reply, 0) == 2 ? BACKEND_BUSY
-                                                          : BACKEND_OK; /* 0: it was gone already */
+                     : redis_number(given->reply, 0) == 1 || epoch_is_closed(&redis_of(request)->epoch)
+                         ? BACKEND_OK
+                         : BACKEND_MISSING;
 }
 
 static void procedure_fill_release_range(struct redis_call *call, const struct remote_request *request,

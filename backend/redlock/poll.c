@@ -162,6 +162,7 @@ static void poll_take(struct redlock_ballot *ballot, const struct redis_answer *
     const redisReply *reply = answer->reply;
     ballot->id = 0;
     ballot->sent = answer->sent;
+    ballot->repeated = answer->repeated;
     ballot->held_off = redlock_node_held_off(&ballot->poll->r->nodes[ballot - ballot->poll->ballots]) > 0;
     if (answer->outcome == REMOTE_REFUSED && reply && reply->str && strstr(reply->str, "OOM ")) {
         ballot->words = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);

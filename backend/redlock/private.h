@@ -116,6 +116,7 @@ struct redlock_ballot {
     struct redlock_poll *poll;
     uint64_t id;      /* of the pending request; 0: none */
     bool held_off;    /* when it answered: the process may be another than the one that got the request */
+    bool repeated;    /* an earlier attempt may have been carried out, too */
     clock_ms sent;    /* of the answer */
     GPtrArray *words; /* GBytes, each with a NUL behind it; NULL: no answer */
 };

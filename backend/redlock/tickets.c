@@ -38,6 +38,18 @@ static bool tickets_has_time_left(const struct redlock_flow *flow)
 
 static void tickets_send_release(struct redlock_flow *flow);
 
+/* No server of a majority had it, or can have forgotten it or ended it in an earlier attempt. */
+static bool tickets_was_gone(const struct redlock_flow *flow)
+{
+    bool gone = flow->tries == 0;
+    for (unsigned i = 0; i < flow->r->count; i++) {
+        const struct redlock_ballot *ballot = &flow->poll->ballots[i];
+        bool ended = redlock_ballot_number(ballot, 1) != 0;
+        gone = gone && (!ballot->words || !(ended || ballot->held_off || ballot->repeated));
+    }
+    return gone;
+}
+
 static void tickets_on_released(struct redlock_flow *flow)
 {
     struct redlock *r = flow->r;
@@ -46,12 +58,17 @@ static void tickets_on_released(struct redlock_flow *flow)
         return;
     }
     if (verdict != VOTE_WON && tickets_has_time_left(flow)) {
+        flow->tries++;
         redlock_poll_close(flow->poll, true);
         redlock_flow_continue_later(flow, REDLOCK_RETRY_MAX, tickets_send_release);
         return;
     }
     char *name = g_strdup(flow->name);
-    tickets_answer(flow, verdict == VOTE_WON ? BACKEND_OK : BACKEND_UNREACHABLE, redlock_poll_sent(flow->poll, "ok"));
+    tickets_answer(flow,
+                   verdict != VOTE_WON      ? BACKEND_UNREACHABLE
+                   : tickets_was_gone(flow) ? BACKEND_MISSING
+                                            : BACKEND_OK,
+                   redlock_poll_sent(flow->poll, "ok"));
     struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
     if (!lock) {
         g_hash_table_remove(r->changes, name);

@@ -40,6 +40,11 @@ static void background_on_released(struct remote_request *request, const struct 
 {
     struct remote *r = request->r;
     int64_t ttl = MIN(request->ttl, REMOTE_RELEASE_MAX);
+    if (answer->outcome == REMOTE_ANSWERED && answer->result == BACKEND_MISSING) { /* or an earlier attempt ended it */
+        remote_request_finish(request, request->release.held && !answer->repeated ? BACKEND_STALE : BACKEND_OK);
+        background_send_next(r);
+        return;
+    }
     if (answer->outcome == REMOTE_ANSWERED && answer->result != BACKEND_OK &&
         !(request->release.undo && request->done)) {
         background_lose_joined(request);
@@ -76,6 +81,7 @@ static struct remote_request *background_release_request(struct remote *r, const
     request->release.end = t->state == REMOTE_HELD ? BACKEND_RANGE_MAX : 0;
     request->release.why = why;
     request->release.uncontended = t->uncontended && !*why;
+    request->release.held = t->state == REMOTE_HELD && !*why && !t->moving;
     return request;
 }
 

@@ -122,8 +122,8 @@ enum remote_procedure {
     REMOTE_ACQUIRE, /* takes the lock or queues for it, or claims a grant to t; for an id that is there already it is a
                        heartbeat.  OK, QUEUED, BUSY with `info`, MISSING, IS_DIRECTORY, NOT_DIRECTORY */
     REMOTE_RELEASE, /* ends ticket `id` on `name`.  If it has changed another ticket of its lock owner there, that is
-                       as it was before.  OK, also if it was gone; BUSY: others share the lock, so that cannot be as it
-                       was; STALE: the lock owner has lost it for that reason */
+                       as it was before.  OK; MISSING: it was gone, and the store has not lost data; BUSY: others share
+                       the lock, so that cannot be as it was; STALE: the lock owner has lost it for that reason */
     REMOTE_RELEASE_RANGE, /* the bytes of `release` of its lock owner on `name`.  OK.  Of a store with BACKEND_CAN_RANGE
                              or BACKEND_CAN_SHARE; others have the whole lock until nothing is left, and get a RELEASE
                            */
@@ -199,6 +199,7 @@ struct remote_request {
         uint64_t start, end;        /* the bytes */
         const char *why;            /* "" by its holder, else "expired" or "lost" */
         bool uncontended;           /* by its holder, as of the ticket */
+        bool held;                  /* by its holder, which has relied on it until then */
         bool undo;                  /* `done` gets BUSY and STALE, see REMOTE_RELEASE */
         enum backend_result result; /* with `undo`: what the caller of the acquire gets */
     } release;

@@ -41,13 +41,23 @@ static void update_on_released(struct zk_batch *batch)
     batch_finish(batch, batch->result);
 }
 
+static void update_on_node_removed(struct zk_batch *batch)
+{
+    bool gone = true;
+    for (guint i = 0; i < batch->replies->len; i++) {
+        gone = gone && batch_reply(batch, i)->rc == ZNONODE;
+    }
+    batch->result = gone && batch->result == BACKEND_OK ? BACKEND_MISSING : batch->result;
+    update_on_released(batch);
+}
+
 static void update_remove(struct zk_batch *batch)
 {
     const struct zk_update *change = zk_update_of(batch);
     const struct zk_node *node = node_find(batch->z, change->id);
     if (node) {
         batch_remove_node(batch, node, change->against_will && node->kind != BACKEND_PROVISIONAL);
-        batch_then(batch, update_on_released);
+        batch_then(batch, update_on_node_removed);
     } else {
         create_remove_earlier(batch, update_on_released);
     }

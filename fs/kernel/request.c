@@ -366,7 +366,8 @@ void request_done(void *arg, enum backend_result result)
     request_reply(arg, fs_error(result));
 }
 
+/* Unlocking and closing succeed, also if the lock was lost. */
 void request_released(void *arg, enum backend_result result)
 {
-    request_reply_when_invalidated(arg, fs_error(result));
+    request_reply_when_invalidated(arg, result == BACKEND_STALE ? 0 : fs_error(result));
 }

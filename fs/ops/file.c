@@ -197,7 +197,7 @@ static void file_flush_unlocked(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     struct handle *h = r->handle;
-    if (result != BACKEND_OK) {
+    if (result != BACKEND_OK && result != BACKEND_STALE) { /* a close succeeds if the lock was lost */
         request_reply(r, fs_error(result));
         return;
     }

@@ -421,6 +421,43 @@ START_TEST(fixed_term_is_not_extended_when_the_connection_was_cut)
 }
 END_TEST
 
+/* --- breaks --- */
+
+static void note_result(void *arg, enum backend_result result)
+{
+    *(int *)arg = (int)result + 1;
+    contract_end_turn();
+}
+
+/* Its mount has not heard of the break when it asks for the release, nor before that is sent. */
+START_TEST(release_of_what_was_broken_during_a_cut_is_stale)
+{
+    struct contract_log log = {0}, theirs = {0};
+    struct backend_directory delayed = {.width = 1, .delay = 1};
+    bool delays = _i && contract_can(BACKEND_CAN_SHARE); /* the same stores */
+    const char *name = delays ? "d/L" : "L";
+    int released = 0;
+    if (delays)
+        ck_assert_int_eq(contract_mkdir("d", &delayed), BACKEND_OK);
+    struct backend_ticket *ticket = contract_get(name, BACKEND_LEASE, &log);
+    relay_close();
+    wait_for(TICK); /* until its mount has noticed */
+    contract_backend = contract_other;
+    ck_assert_int_eq(contract_revoke(name, 0), BACKEND_OK);
+    CONTRACT_UNTIL(!contract_is_busy(name));
+    contract_get(name, BACKEND_LEASE, &theirs);
+    contract_backend = contract_one;
+    ck_assert_uint_eq(log.ended, 0);
+    backend_release(contract_one, ticket, note_result, &released);
+    relay_reset();
+    CONTRACT_UNTIL(released);
+    ck_assert_int_eq(released - 1, BACKEND_STALE);
+    wait_for(CONTRACT_SHORT);
+    ck_assert_uint_eq(log.ended + theirs.ended, 0);
+    ck_assert(contract_is_busy(name));
+}
+END_TEST
+
 /* Of two mounts, if there can be two. */
 static void setup(void)
 {
@@ -455,6 +492,7 @@ TCase *contract_convert_case(const struct contract *subject)
     if (store.open_relayed) {
         tcase_add_test(tcase, conversion_whose_connection_is_cut_is_one_step);
         tcase_add_test(tcase, conversion_whose_answer_is_lost_is_one_step);
+        tcase_add_loop_test(tcase, release_of_what_was_broken_during_a_cut_is_stale, 0, 2);
     }
     return tcase;
 }

@@ -421,6 +421,27 @@ START_TEST(change_that_is_answered_after_its_lock_was_lost_is_estale)
 }
 END_TEST
 
+/* The store says that it was gone: broken elsewhere, which this mount has not heard of. */
+START_TEST(unlocking_and_closing_succeed_when_the_lock_was_lost_and_rm_does_not)
+{
+    struct wire_file file = wire_created(w, "L", _i == 3 ? O_WRONLY | O_EXCL : O_RDWR);
+    uint64_t owner = (uint64_t)w->pid, asked;
+    if (_i == 0)
+        ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    else if (_i < 3)
+        ck_assert_int_eq(wire_result(w, wire_setlk(w, file, owner, F_WRLCK, 0, 9, false)), 0);
+    fake_backend_hold(w->fake, FAKE_RELEASE, true);
+    asked = _i == 0   ? wire_flock(w, file, LOCK_UN)
+            : _i == 1 ? wire_setlk(w, file, owner, F_UNLCK, 0, INT64_MAX, false)
+            : _i == 2 ? wire_flush(w, file, owner)
+                      : wire_unlink(w, "L");
+    ck_assert(wire_waits(w, asked));
+    fake_backend_hold(w->fake, FAKE_RELEASE, false);
+    fake_backend_refuse(w->fake, FAKE_RELEASE, 0, BACKEND_STALE);
+    ck_assert_int_eq(wire_result(w, asked), _i == 3 ? ESTALE : 0);
+}
+END_TEST
+
 START_TEST(mount_that_ends_answers_what_the_store_has_not)
 {
     struct wire_file lease = wire_created(w, "written", O_WRONLY | O_EXCL),
@@ -532,6 +553,7 @@ int main(void)
     tcase_add_test(cases, write_decides_while_the_second_lapses);
     tcase_add_test(cases, exclusive_create_waits_for_one_that_is_not_answered);
     tcase_add_loop_test(cases, attributes_are_answered_by_the_store, 0, 3);
+    tcase_add_loop_test(cases, unlocking_and_closing_succeed_when_the_lock_was_lost_and_rm_does_not, 0, 4);
     tcase_add_loop_test(cases, change_that_is_answered_after_its_lock_was_lost_is_estale, 0, 4);
     tcase_add_loop_test(cases, change_goes_on_with_another_lock_of_the_process_when_the_first_ends_meanwhile, 0, 4);
     tcase_add_test(cases, attributes_of_a_lock_that_ends_meanwhile_are_estale);

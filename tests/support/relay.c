@@ -24,7 +24,7 @@ static struct ev_loop *loop;
 static struct door doors[8];
 static unsigned count;
 static LIST_HEAD(, pair) pairs = LIST_HEAD_INITIALIZER(pairs);
-static bool deaf, cutting;
+static bool deaf, cutting, closed;
 
 static void end_pair(struct pair *pair)
 {
@@ -81,7 +81,7 @@ static void on_connection(struct ev_loop *l, ev_io *io, int events)
     int client = accept(io->fd, NULL, NULL), server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     (void)events;
     ck_assert_int_ge(client, 0);
-    if (connect(server, (struct sockaddr *)&address, sizeof address) < 0) {
+    if (closed || connect(server, (struct sockaddr *)&address, sizeof address) < 0) {
         close(client);
         close(server);
         return;
@@ -132,9 +132,15 @@ void relay_cut(void)
     cutting = true;
 }
 
+void relay_close(void)
+{
+    relay_reset();
+    closed = true;
+}
+
 void relay_reset(void)
 {
-    deaf = cutting = false;
+    deaf = cutting = closed = false;
     while (!LIST_EMPTY(&pairs))
         end_pair(LIST_FIRST(&pairs));
 }

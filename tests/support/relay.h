@@ -13,7 +13,9 @@ void relay_end(void);
 void relay_be_deaf(void);
 /* The next answer is lost, and all connections with it; then all is passed on. */
 void relay_cut(void);
-/* At once. */
+/* All connections are cut, and none is accepted, until relay_reset. */
+void relay_close(void);
+/* Cuts all connections; from then on all is passed on. */
 void relay_reset(void);
 
 #endif
