@@ -352,7 +352,15 @@ static inline void backend_free(struct backend *b)
 
 /* Requests a ticket.  Returns it, or NULL if the completion has already been
  * called with a refusal.  OK: it holds; QUEUED (only with `wait`): it waits, and
- * `granted` follows; BUSY: `holder` describes who holds it.
+ * `granted` follows; BUSY: `holder` describes who holds it; DEADLOCK: it would
+ * wait for one that waits for what its identity holds, or close a cycle of lock
+ * owners.
+ *
+ * A claim of a holder's identity does not wait for those that wait for that
+ * holder.  So a shared FLOCK holder waits to become exclusive with an exclusive
+ * claim of its handle, converts its ticket once that is granted, and releases the
+ * claim.  The claim excludes others only beside the ticket; the conversion may
+ * still be BUSY.
  *
  * A lock owner has one FCNTL ticket on a name, with the segments of fcntl(2).  A
  * new FCNTL ticket of that lock owner that is reported to hold with `joined` has

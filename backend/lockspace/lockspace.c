@@ -257,7 +257,7 @@ static enum backend_result lockspace_acquire_lock(struct lockspace *space, clock
     enum backend_result result = BACKEND_OK;
     if (blocker && !claim->wait) {
         result = lockspace_busy(blocker, t, ret_holder);
-    } else if (blocker && lockspace_range_deadlock(space, t)) {
+    } else if (blocker && (lockspace_is_rivalled(space, t->entry, t) || lockspace_range_deadlock(space, t))) {
         result = BACKEND_DEADLOCK;
     }
     if (result != BACKEND_OK) {

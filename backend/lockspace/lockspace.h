@@ -13,11 +13,14 @@
  * do not overlap.
  *
  * There is one exception to the order: a waiter W does not block a claim whose
- * identity already has a holder that conflicts with W.  W waits for that holder
- * anyway, and otherwise nobody could extend, upgrade or downgrade a lock that
- * another waits for.  A ticket that was overtaken like this, or by a grant in
- * another range, gets a new fencing token with its own grant, so that the fencing
- * tokens of a lock grow from holder to holder.
+ * identity already has a holder that conflicts with W, or that has the whole lock.
+ * W waits for that holder anyway, and otherwise nobody could extend, upgrade or
+ * downgrade a lock that another waits for.  A ticket that was overtaken like this,
+ * or by a grant in another range, gets a new fencing token with its own grant, so
+ * that the fencing tokens of a lock grow from holder to holder.
+ *
+ * A claim may not wait for the identity of W while W waits for its own: of two
+ * shared holders that wait to become exclusive, neither would ever be.
  *
  * In a directory's queue of sequence tickets, identities and ranges do not count: an
  * exclusive ticket may hold when fewer than `width` tickets stand before it, a
@@ -77,9 +80,9 @@ uint64_t lockspace_next_number(const struct lockspace *space);
 /* OK and QUEUED set *ret_ticket; BUSY fills *ret_holder (if not NULL; borrowed
  * until the next call); other results leave both untouched.  MISSING: the
  * directory is not there; IS_DIRECTORY: the name is one; INVALID: no name can
- * have that form, or the range ends before it starts; DEADLOCK: an FCNTL claim
- * that waits would close a cycle of lock owners.  The search for cycles passes only
- * through tickets that have a lock owner, and gives up after 100,000.
+ * have that form, or the range ends before it starts; DEADLOCK: the claim and one
+ * that waits would wait for each other, or an FCNTL claim that waits would close a cycle of lock owners.  The search
+ * for cycles passes only through tickets that have a lock owner, and gives up after 100,000.
  *
  * A lock owner holds one ticket with any number of segments.  When an FCNTL claim is granted, its ticket takes over
  * the segments, fencing token, meta and content of the lock owner's earlier ticket, which is `absorbed`.  A ticket that

@@ -275,6 +275,9 @@ bool lockspace_is_plain(struct lockspace *space, const struct entry *lock, const
 struct ticket *lockspace_blocker(struct lockspace *space, const struct entry *lock, const struct ticket *t);
 struct ticket *lockspace_next_blocker(struct lockspace *space, const struct entry *lock, const struct ticket *t,
                                       struct blocker_walk *walk);
+/* Would `t`, which is not in the queue yet, and a waiter wait for each other?  Each waits for what the other's identity
+ * holds. */
+bool lockspace_is_rivalled(struct lockspace *space, const struct entry *lock, const struct ticket *t);
 /* Of a sequence ticket: those that hold come first, then those that wait. */
 uint32_t lockspace_position(const struct ticket *t);
 /* The first holder that is no delay, or NULL. */

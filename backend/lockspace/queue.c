@@ -255,13 +255,17 @@ static struct ticket *queue_blocker_in_sequence(const struct entry *lock, const 
     return waiter && lockspace_compare_tickets(waiter, t) < 0 ? waiter : NULL;
 }
 
-/* Does `waiter` wait for `other`, a holder with the identity of `t`? */
+/* Does `waiter` wait for `other`, a holder with the identity of `t`?  For one that has the whole lock all wait in the
+ * end: a shared waiter waits for an exclusive one, which waits for it. */
 static bool queue_must_wait_for(const struct entry *lock, const struct ticket *t, const struct ticket *other,
                                 const struct ticket *waiter)
 {
-    return other->head.held && other != t &&
-           backend_identity_matches(BACKEND_IDENTITY(other->scope), BACKEND_IDENTITY(t->scope)) &&
-           lockspace_conflict(lock, other, waiter);
+    struct backend_identity identity = BACKEND_IDENTITY(other->scope);
+    if (!other->head.held || other == t || !backend_identity_matches(identity, BACKEND_IDENTITY(t->scope))) {
+        return false;
+    }
+    bool same = waiter->scope && backend_identity_matches(identity, BACKEND_IDENTITY(waiter->scope));
+    return lockspace_conflict(lock, other, waiter) || (!queue_is_partial(other) && !same);
 }
 
 /* Does `waiter` wait for a holder with the identity of `t`?  Then it does not block `t`: see
@@ -275,6 +279,20 @@ static bool queue_outranks(struct lockspace *space, const struct entry *lock, co
             if (queue_must_wait_for(lock, t, k, waiter)) {
                 return true;
             }
+        }
+    }
+    return false;
+}
+
+bool lockspace_is_rivalled(struct lockspace *space, const struct entry *lock, const struct ticket *t)
+{
+    struct queue *q = lockspace_queue(lock);
+    bool holds = queue_group(space, lock, t, GROUP_LOCK_OWNER) || queue_group(space, lock, t, GROUP_HANDLE);
+    struct skiplist_node *node = q && holds ? skiplist_first(&q->waiters) : NULL;
+    for (; node; node = skiplist_next(node)) {
+        const struct ticket *waiter = lockspace_ticket(node);
+        if (queue_outranks(space, lock, t, waiter) && queue_outranks(space, lock, waiter, t)) {
+            return true;
         }
     }
     return false;

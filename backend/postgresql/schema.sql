@@ -287,6 +287,11 @@ $$SELECT NOT leasefs.is_same(a, b) AND CASE
     ELSE leasefs.exclusive(a) && leasefs.exclusive(b) OR leasefs.exclusive(a) && leasefs.shared(b) OR
          leasefs.shared(a) && leasefs.exclusive(b) END$$;
 
+-- Does `u`, which waits, wait for this holder?  For one that has the whole lock all wait in the end: a shared ticket waits
+-- for an exclusive one, which waits for it.
+CREATE FUNCTION leasefs.waits_for(u leasefs.ticket, holder leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$SELECT leasefs.conflicts(holder, u) OR NOT leasefs.is_partial(holder) AND NOT leasefs.is_same(holder, u)$$;
+
 -- An offset in the form that the client reads.
 CREATE FUNCTION leasefs.offset_of(_at bigint) RETURNS text LANGUAGE sql IMMUTABLE AS
 $$SELECT pg_catalog.lpad(pg_catalog.to_hex(_at # (-9223372036854775808)), 16, '0')$$;
@@ -665,7 +670,7 @@ BEGIN
   WHERE u.path = t.path AND u.id IS NOT NULL AND u.id <> t.id AND (u.held OR _place IS NULL OR u.place < _place) AND
     leasefs.conflicts(u, t) AND
     (u.held OR NOT h.odd OR NOT EXISTS (SELECT FROM leasefs.ticket k WHERE k.path = t.path AND k.held AND
-       leasefs.is_same(k, t) AND leasefs.conflicts(k, u)))
+       leasefs.is_same(k, t) AND leasefs.waits_for(u, k)))
   ORDER BY u.place LIMIT 1;
   blocked := FOUND;
 END$$;
@@ -964,6 +969,16 @@ BEGIN
       IF NOT FOUND THEN u := b.blocker; END IF;
     END IF;
     RETURN leasefs.describe('busy', u, t);
+  END IF;
+
+  -- Of two that share, and wait to become exclusive, each would wait for the other.
+  IF b.blocked AND NOT _sequence AND _number IS NULL AND EXISTS (
+       SELECT FROM leasefs.ticket v, leasefs.ticket own, leasefs.ticket its
+       WHERE v.path = _path AND v.id IS NOT NULL AND NOT v.held AND own.path = _path AND own.held AND its.path = _path AND
+         its.held AND leasefs.is_same(own, t) AND leasefs.is_same(its, v) AND leasefs.waits_for(v, own) AND
+         leasefs.waits_for(t, its)) THEN
+    a.result := 'deadlock';
+    RETURN a;
   END IF;
 
   t.number := COALESCE(_number, leasefs.next_number(_path));

@@ -123,8 +123,8 @@ static void procedure_read_acquire(const struct remote_request *request, const s
         redis_describe(r, t->lock->name, reply, 1, &values->info);
         answer->info = &values->info;
     } else if (answer->outcome == REMOTE_ANSWERED && answer->result != BACKEND_MISSING &&
-               answer->result != BACKEND_GRACE && answer->result != BACKEND_IS_DIRECTORY &&
-               answer->result != BACKEND_NOT_DIRECTORY) {
+               answer->result != BACKEND_DEADLOCK && answer->result != BACKEND_GRACE &&
+               answer->result != BACKEND_IS_DIRECTORY && answer->result != BACKEND_NOT_DIRECTORY) {
         redis_disbelieve(r, given);
         answer->outcome = REMOTE_UNKNOWN;
         answer->result = BACKEND_UNREACHABLE;

@@ -22,8 +22,17 @@ static bool deadlock_holds_against(const struct remote_ticket *holder, const str
     return false;
 }
 
+/* Has it the whole lock?  Then all that wait wait for it in the end. */
+static bool deadlock_holds_whole(const struct remote *r, const struct remote_ticket *holder)
+{
+    const struct backend_segment *s =
+        holder->segments ? &g_array_index(holder->segments, struct backend_segment, 0) : NULL;
+    bool whole = s && holder->segments->len == 1 && s->start == 0 && s->end == BACKEND_RANGE_MAX;
+    return holder->state == REMOTE_HELD && (whole || !(r->backend.features & BACKEND_CAN_RANGE));
+}
+
 /* Must `t` wait for `other`?  That holds, or is before it and does not itself wait for what t's lock owner holds. */
-static bool deadlock_blocks(const struct remote_ticket *other, const struct remote_ticket *t)
+static bool deadlock_blocks(const struct remote *r, const struct remote_ticket *other, const struct remote_ticket *t)
 {
     const struct remote_ticket *k;
     if (!other->lock_owner || other->lock_owner == t->lock_owner) {
@@ -36,7 +45,7 @@ static bool deadlock_blocks(const struct remote_ticket *other, const struct remo
         return false;
     }
     LIST_FOREACH(k, &t->lock->tickets, link) {
-        if (k->lock_owner == t->lock_owner && deadlock_holds_against(k, other)) {
+        if (k->lock_owner == t->lock_owner && (deadlock_holds_whole(r, k) || deadlock_holds_against(k, other))) {
             return false;
         }
     }
@@ -83,12 +92,12 @@ static void deadlock_visit_tickets(struct deadlock *deadlock, void *store, uint6
 static void deadlock_visit_blockers(struct deadlock *deadlock, void *store, const void *ticket)
 {
     const struct remote_ticket *waiter = ticket, *other;
-    (void)store;
+    const struct search *s = store;
     LIST_FOREACH(other, &waiter->lock->tickets, link) {
         if (!deadlock_within_limit(deadlock)) {
             return;
         }
-        if (deadlock_blocks(other, waiter)) {
+        if (deadlock_blocks(s->r, other, waiter)) {
             deadlock_add_blocker(deadlock, other, &other->lock_owner, other->state == REMOTE_WAITING);
         }
     }

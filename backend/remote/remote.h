@@ -120,7 +120,7 @@ struct remote_ticket {
  * (UNREACHABLE, FULL, DAMAGED, GRACE): */
 enum remote_procedure {
     REMOTE_ACQUIRE, /* takes the lock or queues for it, or claims a grant to t; for an id that is there already it is a
-                       heartbeat.  OK, QUEUED, BUSY with `info`, MISSING, IS_DIRECTORY, NOT_DIRECTORY */
+                       heartbeat.  OK, QUEUED, DEADLOCK, BUSY with `info`, MISSING, IS_DIRECTORY, NOT_DIRECTORY */
     REMOTE_RELEASE, /* ends ticket `id` on `name`.  If it has changed another ticket of its lock owner there, that is
                        as it was before.  OK; MISSING: it was gone, and the store has not lost data; BUSY: others share
                        the lock, so that cannot be as it was; STALE: the lock owner has lost it for that reason */

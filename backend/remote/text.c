@@ -74,6 +74,7 @@ enum backend_result remote_parse_result(const char *word, enum backend_result ot
         {"notempty", BACKEND_NOT_EMPTY},
         {"invalid", BACKEND_INVALID},
         {"grace", BACKEND_GRACE},
+        {"deadlock", BACKEND_DEADLOCK},
         {"directory", BACKEND_IS_DIRECTORY},
         {"notdirectory", BACKEND_NOT_DIRECTORY},
         {"full", BACKEND_FULL},

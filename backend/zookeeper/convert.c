@@ -40,10 +40,10 @@ static void convert_on_modes(struct zk_batch *batch)
         const struct zk_reply *get = batch_reply(batch, i);
         struct zk_data data;
         node_decode(get->data, &data);
-        if (get->rc == ZOK && get->stat.czxid < change->raised_at &&
-            !node_is_compatible(batch->z, t, change->queue->pdata[i])) {
-            others = others || (data.ours && data.mode == BACKEND_SHARED);
-            end = !data.ours || data.mode == BACKEND_EXCLUSIVE;
+        if (get->rc == ZOK && get->stat.czxid < change->raised_at) {
+            bool shared = data.ours && data.mode == BACKEND_SHARED;
+            others = others || (shared && !node_is_compatible(batch->z, t, change->queue->pdata[i]));
+            end = !shared; /* also its user's own claim, which waits or is granted */
         }
         node_data_clear(&data);
     }
@@ -73,7 +73,7 @@ static void convert_on_raised(struct zk_batch *batch)
     batch_then(batch, convert_on_modes);
 }
 
-static void convert_raise(struct zk_batch *batch, zk_raised *raised)
+void convert_raise(struct zk_batch *batch, zk_raised *raised)
 {
     struct zk_node *draft = batch_begin_draft(batch);
     zk_update_of(batch)->raised = raised;

@@ -409,6 +409,9 @@ void update_forget(struct remote *r, uint64_t call);
 
 /* --- convert.c --- */
 
+/* Makes the node that the flow has reserved exclude all others, if nobody shares the lock with it; then calls `raised`,
+ * which writes the node again. */
+void convert_raise(struct zk_batch *batch, zk_raised *raised);
 void convert_begin(struct zk_batch *batch);
 void convert_release_range(struct zk_batch *batch);
 /* The claim that is released may have changed the node with which its lock owner holds: writes the held mode to that

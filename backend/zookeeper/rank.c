@@ -1,5 +1,10 @@
 /* rank: grants, queues or refuses a ticket by the nodes before its own.
  *
+ * The first exclusive node behind the one with which a ticket's user already holds the lock, and all nodes behind that,
+ * wait for that user, so they do not block the ticket.  For a lock owner, what it holds excludes all others before the
+ * claim is granted, because a waiter could leave in that moment and let others in.  The user of a flock converts what
+ * it holds after the grant, and does not rely on the claim.
+ *
  * A waiting ticket watches the last node before it that conflicts, and reads the queue again when that changes.  A
  * ticket that must not wait is removed before its request is refused; the same step reads the holder, so that the
  * ticket blocks others only briefly.  If another client has removed a ticket's node, it starts again.
@@ -247,6 +252,65 @@ static void rank_on_marked(struct zk_batch *batch)
     g_free(id);
 }
 
+/* The node with which the ticket's lock owner, or its handle by flock, holds the lock already; or NULL. */
+static const struct zk_node *rank_held_node(const struct zk_batch *batch)
+{
+    const struct remote_ticket *t = rank_ticket(batch), *held = remote_ticket_find_joined(t), *other;
+    LIST_FOREACH(other, &t->lock->tickets, link) {
+        bool flocks = t->head.kind == BACKEND_FLOCK && other->head.kind == BACKEND_FLOCK && other != t;
+        if (flocks && other->state == REMOTE_HELD &&
+            backend_identity_matches(BACKEND_IDENTITY(other), BACKEND_IDENTITY(t))) {
+            held = other;
+        }
+    }
+    return held && !t->lock->sequence ? node_find(batch->z, held->id) : NULL;
+}
+
+static void rank_on_lowered(struct zk_batch *batch)
+{
+    enum backend_result result = batch_confirm_write(batch);
+    if (result == BACKEND_OK) {
+        rank_read_queue(batch);
+    } else if (result == BACKEND_STALE) {
+        batch->flow->begin(batch);
+    } else {
+        rank_finish_with(batch, result);
+    }
+}
+
+/* The node that was to exclude all others is shared again. */
+static void rank_lower(struct zk_batch *batch)
+{
+    batch_begin_draft(batch)->mode = BACKEND_SHARED;
+    batch_send_draft(batch);
+    batch_then(batch, rank_on_lowered);
+}
+
+static void rank_join_if_exclusive(struct zk_batch *batch, enum backend_result result)
+{
+    const struct remote_ticket *t = rank_ticket(batch), *was = remote_ticket_find_joined(t);
+    if (result == BACKEND_OK && was && strcmp(was->id, batch->writes) == 0) {
+        rank_join(batch, was, node_find(batch->z, t->id));
+    } else if (result == BACKEND_OK || result == BACKEND_BUSY) {
+        rank_lower(batch);
+    } else if (result == BACKEND_STALE) {
+        batch->flow->begin(batch);
+    } else {
+        rank_finish_with(batch, result);
+    }
+}
+
+/* Before others that wait. */
+static void rank_grant_first(struct zk_batch *batch)
+{
+    const struct remote_ticket *was = remote_ticket_find_joined(rank_ticket(batch));
+    if (!was) {
+        rank_on_marked(batch);
+    } else if (batch_begin_write(batch, was->id)) {
+        convert_raise(batch, rank_join_if_exclusive);
+    }
+}
+
 static void rank_grant(struct zk_batch *batch)
 {
     const struct remote_ticket *t = rank_ticket(batch), *was = remote_ticket_find_joined(t);
@@ -300,25 +364,72 @@ static void rank_delay(struct zk_batch *batch, const struct remote_ticket *t, st
 
 /* --- reading the queue --- */
 
+/* Does one that waits wait for the user of the ticket, which would wait for it?  Each holds the lock, too: `holders` of
+ * the nodes before the ticket's own may hold, and the others wait for the user. */
+static bool rank_has_rival(const struct zk_batch *batch, guint holders)
+{
+    bool found = false;
+    for (guint i = holders, before = zk_update_of(batch)->before->len; i < before && !found; i++) {
+        const struct zk_reply *get = batch_reply(batch, i);
+        struct zk_data waits, data;
+        node_decode(get->data, &waits);
+        for (guint k = 0; k < holders && waits.ours && !found; k++) {
+            const struct zk_reply *held = batch_reply(batch, k);
+            node_decode(held->data, &data);
+            found = data.ours && held->stat.ephemeralOwner == get->stat.ephemeralOwner &&
+                    backend_identity_matches(BACKEND_IDENTITY(&data), BACKEND_IDENTITY(&waits));
+            node_data_clear(&data);
+        }
+        node_data_clear(&waits);
+    }
+    return found;
+}
+
+static void rank_blocked(struct zk_batch *batch, const char *blocker, bool rival)
+{
+    const struct remote_ticket *t = rank_ticket(batch), *was = remote_ticket_find_joined(t);
+    const struct zk_node *held = was ? node_find(batch->z, was->id) : NULL;
+    if (held && held->unconfirmed) { /* by a try of this claim that had no answer */
+        if (batch_begin_write(batch, was->id)) {
+            rank_lower(batch);
+        }
+    } else if (rival && t->wait && t->acquired) {
+        batch->result = BACKEND_DEADLOCK;
+        batch_delete(batch, node_find(batch->z, t->id)->path, -1);
+        batch_then(batch, rank_on_node_removed);
+    } else {
+        rank_wait_or_refuse(batch, blocker);
+    }
+}
+
 /* Only exclusive tickets before a shared one conflict with it. */
 static void rank_on_modes(struct zk_batch *batch)
 {
     const char *blocker = NULL;
-    if (node_find(batch->z, batch->request->id)->mode == BACKEND_EXCLUSIVE) { /* it has been converted meanwhile */
+    const struct zk_node *held = rank_held_node(batch);
+    bool exclusive = node_find(batch->z, batch->request->id)->mode == BACKEND_EXCLUSIVE;
+    guint holders = 0, before = zk_update_of(batch)->before->len;
+    if (exclusive && !held) { /* it has been converted meanwhile */
         rank_read_queue(batch);
         return;
     }
-    for (guint i = 0; i < zk_update_of(batch)->before->len; i++) {
-        const struct zk_reply *get = batch_reply(batch, i);
+    for (bool end = false; holders < before && !end; holders += !end) {
+        const struct zk_reply *get = batch_reply(batch, holders);
         struct zk_data data;
+        int32_t number = 0;
         node_decode(get->data, &data);
-        if (get->rc != ZNONODE && (!data.ours || data.upgrading || data.mode == BACKEND_EXCLUSIVE)) {
-            blocker = rank_blocker_leaf(batch, i);
+        node_parse_number(rank_blocker_leaf(batch, holders), &number);
+        bool excludes = !data.ours || (data.mode == BACKEND_EXCLUSIVE && !data.upgrading);
+        end = held && number > held->sequence && get->rc != ZNONODE && (excludes || held->mode == BACKEND_EXCLUSIVE);
+        if (!end && get->rc != ZNONODE && (exclusive || excludes || data.upgrading)) {
+            blocker = rank_blocker_leaf(batch, holders);
         }
         node_data_clear(&data);
     }
     if (blocker) {
-        rank_wait_or_refuse(batch, blocker);
+        rank_blocked(batch, blocker, held && rank_has_rival(batch, holders));
+    } else if (holders < before) {
+        rank_grant_first(batch);
     } else {
         rank_grant(batch);
     }
@@ -350,7 +461,7 @@ void rank_decide(struct zk_batch *batch, const struct zk_reply *list, const stru
         rank_delay(batch, t, node, get->stat.mtime - batch->z->server_time, until);
     } else if (before == 0 || (t->lock->sequence && before < change->width)) {
         rank_grant(batch);
-    } else if (node->mode == BACKEND_EXCLUSIVE) {
+    } else if (node->mode == BACKEND_EXCLUSIVE && !rank_held_node(batch)) {
         rank_wait_or_refuse(batch, rank_blocker_leaf(batch, before - 1));
     } else {
         for (guint i = 0; i < before; i++) {

@@ -48,6 +48,8 @@ TCase *contract_sequence_case(void);
 TCase *contract_guard_case(void);
 TCase *contract_mounts_case(void); /* where there is another mount */
 TCase *contract_guard_mounts_case(void);
+TCase *contract_upgrade_case(void);
+TCase *contract_upgrade_mounts_case(void);
 TCase *contract_convert_case(const struct contract *subject);
 TCase *contract_restart_case(const struct contract *subject);
 

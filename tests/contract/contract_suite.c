@@ -13,6 +13,7 @@ Suite *contract_suite(const struct contract *subject)
     suite_add_tcase(suite, contract_range_case());
     suite_add_tcase(suite, contract_sequence_case());
     suite_add_tcase(suite, contract_guard_case());
+    suite_add_tcase(suite, contract_upgrade_case());
     suite_add_tcase(suite, contract_convert_case(subject));
     if (subject->open_again) {
         suite_add_tcase(suite, contract_restart_case(subject));
@@ -20,6 +21,7 @@ Suite *contract_suite(const struct contract *subject)
     if (subject->open_other) {
         suite_add_tcase(suite, contract_mounts_case());
         suite_add_tcase(suite, contract_guard_mounts_case());
+        suite_add_tcase(suite, contract_upgrade_mounts_case());
     }
     return suite;
 }

@@ -29,6 +29,7 @@ m+|backend/lockspace/grant.c|        if (!lockspace_blocker(space, lock, t)) {| 
 m+|backend/lockspace/grant.c|        if (lockspace_blocker(space, lock, t)) {|        if (lockspace_blocker(space, lock, t) && !lockspace_shared(t)) {
 m+|fs/hold/hold.c|        hold_spend_handles(hold, why != BACKEND_RELEASED \\|\\| ticket->guarded);|        hold_spend_handles(hold, false);
 m+|backend/deadlock.c|        s->found = true;|        s->found = false;
+m+|backend/lockspace/queue.c|        if (queue_outranks(space, lock, t, waiter) && queue_outranks(space, lock, waiter, t)) {|        if (false) {
 m+|backend/lockspace/grant.c|    if (q && skiplist_length(&q->waiters) > 0) {|    if (q && skiplist_length(&q->waiters) > 1) {
 m+|backend/lockspace/grant.c|    lockspace_expel(space, now, t, why);\n    lockspace_grant_waiters(space, now, lock, start, end);|    lockspace_expel(space, now, t, why);\n    (void)lock, (void)start, (void)end;
 m+|backend/lockspace/lockspace.c|    space->next_fence++;\n|
@@ -73,7 +74,7 @@ r|backend/redis/script/uncontended_acquire.lua|('00000' .. clock[2]):sub(-6)|'00
 r|backend/redis/script/uncontended_renew.lua|call('PEXPIRE', L, number_text(a.left + uncontended.d))|call('PEXPIRE', L, 1)
 z|backend/zookeeper/session.c|z->validity = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);|z->validity = 4 * timeout;
 z|backend/zookeeper/batch.c|    } else if (batch->lost) {\n        batch->was_sent = true;|    } else if (batch->lost) {\n        batch->was_sent = false;
-z|backend/zookeeper/rank.c|        if (get->rc != ZNONODE && (!data.ours|        if (false && (!data.ours
+z|backend/zookeeper/rank.c|        bool excludes = !data.ours \\|\\| (data.mode == BACKEND_EXCLUSIVE && !data.upgrading);|        bool excludes = !data.ours;
 z|backend/zookeeper/rank.c|before < change->width)) {|before <= change->width)) {
 z|backend/zookeeper/rank.c|    if (freed \\|\\| node->blocker_changed) {|    if (false) {
 z|backend/zookeeper/update.c|        batch_remove_node(batch, node, change->against_will && node->kind != BACKEND_PROVISIONAL);|        batch_exists(batch, node->path);

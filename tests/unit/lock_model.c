@@ -64,6 +64,27 @@ static bool conflict(const struct model_ticket *a, const struct model_ticket *b)
     return conflict_at(a, b) < MODEL_CELLS;
 }
 
+static bool has_whole(const struct model_ticket *t)
+{
+    bool whole = t->cells[0] != MODEL_FREE;
+    for (unsigned c = 1; c < MODEL_CELLS; c++) {
+        whole = whole && t->cells[c] == t->cells[0];
+    }
+    return whole;
+}
+
+/* Does one that waits wait for what the identity of `t` holds? */
+static bool waits_for(const struct lock_model *m, const struct model_ticket *waiter, const struct model_ticket *t)
+{
+    struct model_ticket *held[MODEL_TICKETS];
+    unsigned holders = lock_model_tickets(m, t->lock, true, held);
+    bool waits = false;
+    for (unsigned k = 0; k < holders; k++) {
+        waits |= kin(held[k], t) && (conflict(held[k], waiter) || (has_whole(held[k]) && !kin(held[k], waiter)));
+    }
+    return waits;
+}
+
 static unsigned blockers(const struct lock_model *m, const struct model_ticket *t, struct model_ticket **found)
 {
     struct model_ticket *held[MODEL_TICKETS], *waiting[MODEL_TICKETS];
@@ -76,11 +97,7 @@ static unsigned blockers(const struct lock_model *m, const struct model_ticket *
         }
     }
     for (unsigned i = 0; i < waiters && waiting[i]->fence < t->fence; i++) {
-        bool passed = false;
-        for (unsigned k = 0; k < holders; k++) {
-            passed |= kin(held[k], t) && conflict(held[k], waiting[i]);
-        }
-        if (conflict(waiting[i], t) && !passed) {
+        if (conflict(waiting[i], t) && !waits_for(m, waiting[i], t)) {
             found[count++] = waiting[i];
         }
     }
@@ -265,6 +282,13 @@ enum backend_result lock_model_acquire(struct lock_model *m, const struct model_
     }
     if (blocked && t.lock_owner && reaches(m, &t, t.lock_owner, visited)) {
         return BACKEND_DEADLOCK;
+    }
+    struct model_ticket *waiting[MODEL_TICKETS];
+    unsigned waiters = lock_model_tickets(m, t.lock, false, waiting);
+    for (unsigned i = 0; blocked && i < waiters; i++) {
+        if (waits_for(m, waiting[i], &t) && waits_for(m, &t, waiting[i])) {
+            return BACKEND_DEADLOCK;
+        }
     }
     m->next_fence++;
     start_term(m, &t);

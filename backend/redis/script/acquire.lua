@@ -10,6 +10,7 @@
 --       the leaf may be one of its names
 -- → {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
 --   | {'busy', describe…} | {'free'} | {'missing'} | {'notdirectory'} | {'directory'}
+--   | {'deadlock'}: it and one that waits would wait for each other
 --   | {'grace'}: nobody holds it, but nothing is granted while the store is closed
 local NAMES_MAX = 1000 -- taken ones that a sequence passes over in one call
 
@@ -85,6 +86,25 @@ local function find_lowest_blocker(t)
   return unpack(lowest)
 end
 
+-- Of two that share, and wait to become exclusive, each would wait for the other.
+local function has_rival(t)
+  local held = {}
+  for other in holders() do held[#held + 1] = load(other) end
+  local function family(u)
+    local found = {}
+    for _, k in ipairs(held) do
+      if has_same_identity(k, u) then found[#found + 1] = k end
+    end
+    return found
+  end
+  local own = family(t)
+  for other in in_order(WAIT) do
+    local u = load(other)
+    if u and waits_for(u, own) and waits_for(t, family(u)) then return true end
+  end
+  return false
+end
+
 -- A server that has forgotten does not know which numbers were given: then they go on from the time, in seconds, or from
 -- what the mount knows.
 local function next_of_sequence()
@@ -155,6 +175,11 @@ if blocker and not a.wait then
   local holder = describe(blocker, first, last, how)
   finish()
   return {'busy', unpack(holder)}
+end
+
+if blocker and a.shares_identity and not number and has_rival(t) then
+  finish()
+  return {'deadlock'}
 end
 
 if number then

@@ -360,6 +360,15 @@ local function find_sequence_blocker(t, number)
   return exclusive and (not room or not number or at < number) and exclusive or nil
 end
 
+-- Does `u`, which waits, wait for one of these that hold?  For one that has the whole lock all wait in the end: a shared
+-- ticket waits for an exclusive one, which waits for it.
+local function waits_for(u, family)
+  for _, k in ipairs(family) do
+    if conflict(k, u) or not partial(k) and not has_same_identity(k, u) then return true end
+  end
+  return false
+end
+
 -- Where tickets are compared one by one.  One that waits for a ticket with the identity of `t`
 -- cannot go on before `t` does, so it does not stand in its way.
 local function find_pairwise_blocker(t, number)
@@ -377,10 +386,7 @@ local function find_pairwise_blocker(t, number)
     local u = load(other)
     local from, to, mode
     if u then from, to, mode = conflict(u, t) end
-    for _, k in ipairs(from and family or {}) do
-      if conflict(k, u) then from = nil end
-    end
-    if from then return other, from, to, mode end
+    if from and not waits_for(u, family) then return other, from, to, mode end
   end
   return nil
 end
