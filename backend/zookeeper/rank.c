@@ -318,6 +318,9 @@ static void rank_grant(struct zk_batch *batch)
         rank_join(batch, was, node_find(batch->z, t->id));
         return;
     }
+    if (!batch_begin_write(batch, t->id)) {
+        return; /* until its conversion is done: it may not hold in its new mode */
+    }
     struct zk_node *node = node_find(batch->z, t->id);
     if (node->delay > 0 && node->kind != BACKEND_PROVISIONAL) {
         batch_mark_held(batch, node);

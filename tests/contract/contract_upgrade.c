@@ -158,6 +158,60 @@ START_TEST(second_of_two_that_wait_to_become_exclusive_is_refused)
 }
 END_TEST
 
+/* --- a ticket of a queue --- */
+
+static struct backend_ticket *take(int user, enum backend_mode mode, enum backend_result expected)
+{
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &logs[user]);
+    logs[user] = (struct contract_log){0};
+    claim.mode = mode;
+    claim.sequence = claim.wait = true;
+    use_mount_of(user);
+    struct contract_acquired acquired = contract_acquire("q/t-", &claim);
+    ck_assert_int_eq(acquired.result, expected);
+    return acquired.ticket;
+}
+
+static void note_result(void *arg, enum backend_result result)
+{
+    *(int *)arg = (int)result;
+    contract_end_turn();
+}
+
+/* It waits, and shares: it is made exclusive in the moment in which it may hold beside another that shares. */
+START_TEST(ticket_made_exclusive_as_its_turn_comes_never_shares)
+{
+    enum { TIMES = 60, TURNS = 12 };
+    struct backend_directory plain = {.width = 1};
+
+    if (!contract_can(BACKEND_CAN_SHARE) || !contract_can(BACKEND_CAN_SEQUENCE))
+        return;
+    use_mount_of(HOLDER);
+    ck_assert_int_eq(contract_mkdir("q", &plain), BACKEND_OK);
+    for (int i = 0; i < TIMES; i++) {
+        struct backend_ticket *sharer = take(SHARER, BACKEND_SHARED, BACKEND_OK);
+        struct backend_ticket *between = take(READER, BACKEND_EXCLUSIVE, BACKEND_QUEUED);
+        struct backend_ticket *ticket = take(HOLDER, BACKEND_SHARED, BACKEND_QUEUED);
+        struct backend_claim claim = contract_claim(BACKEND_FLOCK, &logs[HOLDER]);
+        int released = -1, result = -1;
+        use_mount_of(READER);
+        backend_release(contract_backend, between, note_result, &released);
+        for (int turn = 0; turn < i % TURNS && !ticket->held; turn++)
+            contract_turn();
+        backend_convert(contract_one, ticket, &claim, note_result, &result);
+        CONTRACT_UNTIL(released >= 0 && result >= 0);
+        contract_backend = contract_one;
+        for (int turn = 0; turn < 3; turn++) /* what is still under way */
+            ck_assert_int_eq(contract_stat("q").type, BACKEND_DIRECTORY);
+        ck_assert_msg(!ticket->held || ticket->mode == BACKEND_SHARED, "%d: exclusive beside one that shares", i);
+        ck_assert_int_eq(result, ticket->held ? BACKEND_BUSY : BACKEND_OK);
+        end(SHARER, sharer);
+        CONTRACT_UNTIL(ticket->held);
+        end(HOLDER, ticket);
+    }
+}
+END_TEST
+
 static void setup_one(void)
 {
     memset(logs, 0, sizeof logs);
@@ -186,6 +240,7 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, holder_becomes_exclusive_before_those_that_wait_for_it, 0, 2);
     tcase_add_loop_test(tcase, holder_that_shares_with_nobody_becomes_exclusive_at_once, 0, 2);
     tcase_add_loop_test(tcase, second_of_two_that_wait_to_become_exclusive_is_refused, 0, 2);
+    tcase_add_test(tcase, ticket_made_exclusive_as_its_turn_comes_never_shares);
 }
 
 TCase *contract_upgrade_case(void)
