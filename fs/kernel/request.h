@@ -45,6 +45,7 @@ struct request {
     struct node *other;            /* counted: the directory of `name`; of a link, later the file linked to */
     struct handle *handle;         /* new if `opens` */
     struct hold *hold;             /* that its backend call is about */
+    struct hold *claim;            /* counted: of flock, granted beside the lock that its handle has; or NULL */
     struct backend_ticket *ticket; /* its own ticket, which waits or is not answered yet */
     struct request_queue *queue;   /* where it is parked, or NULL */
     request_step *answer;          /* continues it, when the result is known */
@@ -67,6 +68,7 @@ struct request {
     bool awaits_provisional; /* it may wait for another mount's provisional hold: `provisional` */
     bool blocks;             /* a lock request that waits (F_SETLKW, or flock without LOCK_NB) */
     bool busy_new_lease;     /* refused because of a lease in its first second */
+    bool beside;             /* of flock: its handle had a lock when it asked for another */
     bool queued;             /* it has waited for a lock */
     bool listed_waiting;     /* it is in control's list */
     bool is_interrupted;

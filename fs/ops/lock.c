@@ -42,19 +42,6 @@ static void lock_answer(struct request *r, enum backend_result result)
 
 /* --- flock ------------------------------------------------------------------- */
 
-static void lock_flocked(struct request *r)
-{
-    if (r->result == BACKEND_OK) {
-        struct hold *before = r->handle->hold;
-        r->handle->hold = r->hold;
-        hold_extra(r->hold)->handle = r->handle;
-        if (before && before->kind == BACKEND_FLOCK) {
-            hold_release(r->fs, before, NULL, NULL); /* two asked at once through one handle */
-        }
-    }
-    lock_answer(r, r->result);
-}
-
 static void lock_claim(struct request *r, struct hold *hold, enum backend_kind kind, struct backend_claim *claim)
 {
     hold_fill_claim(r->fs, hold, kind, r->handle, claim);
@@ -73,14 +60,6 @@ static struct hold *lock_new(struct request *r, enum backend_kind kind)
     return hold;
 }
 
-static void lock_flock_new(struct request *r)
-{
-    struct backend_claim claim;
-    r->hold = lock_new(r, BACKEND_FLOCK);
-    lock_claim(r, r->hold, BACKEND_FLOCK, &claim);
-    hold_acquire_claim(r, &claim, lock_flocked);
-}
-
 /* A lease that was all its owner's handles' is from now on one handle's lock, or
  * a lock owner's. */
 static void lock_take_from_others(struct request *r, const struct hold *hold)
@@ -94,29 +73,6 @@ static void lock_take_from_others(struct request *r, const struct hold *hold)
             other->hold = NULL;
         }
     }
-}
-
-static void lock_flock_converted(struct request *r)
-{
-    struct hold *hold = r->hold;
-    enum backend_result result = r->result;
-    if (result == BACKEND_BUSY || result == BACKEND_STALE || (result == BACKEND_GRACE && r->blocks)) {
-        /* As the kernel's own flock: the old lock goes before the new one is
-         * waited for. (Linux fs/locks.c, flock_lock_inode) */
-        if (hold) {
-            hold_release(r->fs, hold, NULL, NULL);
-        }
-        lock_flock_new(r);
-        return;
-    }
-    if (result == BACKEND_OK) {
-        lock_take_from_others(r, hold);
-        hold_set_handle_owner(hold, request_caller(r), r->handle->opener);
-        r->handle->hold = hold;
-        hold_extra(hold)->handle = r->handle;
-        hold_resume_parked(r->fs, hold);
-    }
-    lock_answer(r, result);
 }
 
 /* It would be asked for by a name that the store may have for another by then.  `lease` is that of the request's path
@@ -152,6 +108,106 @@ static void lock_convert(struct request *r, struct hold *hold, enum backend_kind
     lock_claim(r, hold, kind, &claim);
     hold->owner = before;
     hold_convert(r, &claim, answer);
+}
+
+static void lock_flocked(struct request *r);
+
+static void lock_flock_new(struct request *r)
+{
+    struct backend_claim claim;
+    r->beside = r->handle->hold && r->handle->hold->kind == BACKEND_FLOCK;
+    r->hold = lock_new(r, BACKEND_FLOCK);
+    lock_claim(r, r->hold, BACKEND_FLOCK, &claim);
+    hold_acquire_claim(r, &claim, lock_flocked);
+}
+
+static void lock_flock_change(struct request *r, struct hold *hold);
+
+/* The claim that was granted beside the handle's lock is not needed any more: that is converted, or has ended. */
+static void lock_flock_drop_claim(struct request *r, backend_done *done)
+{
+    struct hold *claim = r->claim;
+    r->claim = NULL;
+    if (claim && claim->ticket) {
+        hold_release(r->fs, claim, done, r);
+    } else if (done) {
+        done(r, BACKEND_OK);
+    }
+    if (claim) {
+        hold_unref(r->fs, claim);
+    }
+}
+
+/* However the claim has ended, the lock is as r->result says. */
+static void lock_flock_claim_dropped(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    (void)result;
+    lock_answer(r, r->result);
+}
+
+static void lock_flock_converted(struct request *r)
+{
+    struct hold *hold = r->hold;
+    enum backend_result result = r->result;
+    bool lost = result == BACKEND_STALE || (result == BACKEND_BUSY && hold->kind != BACKEND_FLOCK);
+    if (lost && hold) { /* the store does not have it, or it would exclude all others */
+        hold_release(r->fs, hold, NULL, NULL);
+    }
+    if (lost || (r->blocks && (result == BACKEND_BUSY || result == BACKEND_GRACE))) {
+        lock_flock_drop_claim(r, NULL);
+        lock_flock_new(r);
+        return;
+    }
+    if (result == BACKEND_OK) {
+        lock_take_from_others(r, hold);
+        hold_set_handle_owner(hold, request_caller(r), r->handle->opener);
+        r->handle->hold = hold;
+        hold_extra(hold)->handle = r->handle;
+        hold_resume_parked(r->fs, hold);
+    }
+    lock_flock_drop_claim(r, lock_flock_claim_dropped);
+}
+
+static void lock_flock_change_resumed(struct request *r)
+{
+    lock_flock_change(r, r->handle->hold);
+}
+
+static void lock_flock_change_cancelled(struct request *r)
+{
+    lock_flock_drop_claim(r, NULL);
+    request_reply(r, request_cancel_error(r));
+}
+
+/* Converts the lock that the handle has; NULL: it has ended since the claim beside it was made. */
+static void lock_flock_change(struct request *r, struct hold *hold)
+{
+    if (!hold) {
+        lock_flock_drop_claim(r, NULL);
+        lock_flock_new(r);
+    } else if (hold->converting) {
+        request_park(r, hold_queue(hold), lock_flock_change_resumed, lock_flock_change_cancelled);
+    } else {
+        lock_convert(r, hold, BACKEND_FLOCK, lock_flock_converted);
+    }
+}
+
+/* A claim of its own is the handle's lock once it is granted.  One beside a lock that the handle has is not relied on:
+ * it only waits for the others, so that the lock can be converted and is kept until then. */
+static void lock_flocked(struct request *r)
+{
+    struct hold *before = r->handle->hold;
+    if (r->result != BACKEND_OK) {
+        lock_answer(r, r->result);
+    } else if (before || r->beside) {
+        r->claim = hold_ref(r->hold);
+        lock_flock_change(r, before);
+    } else {
+        r->handle->hold = r->hold;
+        hold_extra(r->hold)->handle = r->handle;
+        lock_answer(r, r->result);
+    }
 }
 
 /* What a lock through this handle turns into a handle lock: what the handle has,

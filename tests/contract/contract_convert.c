@@ -12,17 +12,24 @@
 
 enum { BATCH = 24, TICK = 10 /* ms */ };
 
+/* How much of the lock; and whether it waits for those that share. */
+enum way { ALL, BYTES, WAITS };
+
 static const struct {
     const char *name;
     enum backend_kind from, to;
     enum backend_mode before, after;
+    enum way way;
 } kinds[] = {
-    {"record, weaker", BACKEND_FCNTL, BACKEND_FCNTL, BACKEND_EXCLUSIVE, BACKEND_SHARED},
-    {"record, stronger", BACKEND_FCNTL, BACKEND_FCNTL, BACKEND_SHARED, BACKEND_EXCLUSIVE},
-    {"flock, weaker", BACKEND_FLOCK, BACKEND_FLOCK, BACKEND_EXCLUSIVE, BACKEND_SHARED},
-    {"flock, stronger", BACKEND_FLOCK, BACKEND_FLOCK, BACKEND_SHARED, BACKEND_EXCLUSIVE},
-    {"lease to flock", BACKEND_LEASE, BACKEND_FLOCK, BACKEND_EXCLUSIVE, BACKEND_SHARED},
-    {"lease to record", BACKEND_LEASE, BACKEND_FCNTL, BACKEND_EXCLUSIVE, BACKEND_SHARED},
+    {"record, weaker", BACKEND_FCNTL, BACKEND_FCNTL, BACKEND_EXCLUSIVE, BACKEND_SHARED, ALL},
+    {"record, stronger", BACKEND_FCNTL, BACKEND_FCNTL, BACKEND_SHARED, BACKEND_EXCLUSIVE, ALL},
+    {"range, weaker", BACKEND_FCNTL, BACKEND_FCNTL, BACKEND_EXCLUSIVE, BACKEND_SHARED, BYTES},
+    {"range, stronger", BACKEND_FCNTL, BACKEND_FCNTL, BACKEND_SHARED, BACKEND_EXCLUSIVE, BYTES},
+    {"flock, weaker", BACKEND_FLOCK, BACKEND_FLOCK, BACKEND_EXCLUSIVE, BACKEND_SHARED, ALL},
+    {"flock, stronger", BACKEND_FLOCK, BACKEND_FLOCK, BACKEND_SHARED, BACKEND_EXCLUSIVE, ALL},
+    {"flock that waits, stronger", BACKEND_FLOCK, BACKEND_FLOCK, BACKEND_SHARED, BACKEND_EXCLUSIVE, WAITS},
+    {"lease to flock", BACKEND_LEASE, BACKEND_FLOCK, BACKEND_EXCLUSIVE, BACKEND_SHARED, ALL},
+    {"lease to record", BACKEND_LEASE, BACKEND_FCNTL, BACKEND_EXCLUSIVE, BACKEND_SHARED, ALL},
 };
 enum { KINDS = G_N_ELEMENTS(kinds) };
 
@@ -37,6 +44,7 @@ static struct attempt {
     const struct contract_log *holds;         /* one of the first two: what is held now, or was */
     struct backend_ticket *held, *claim, *other;
     bool asked, settled, asking;
+    bool finishing; /* the claim beside it is granted, so it is converted */
     enum end end;
 } attempts[BATCH * KINDS];
 
@@ -72,7 +80,8 @@ static struct backend_claim claim_of(struct attempt *a, enum backend_kind kind, 
     claim.mode = contract_can(BACKEND_CAN_SHARE) ? mode : BACKEND_EXCLUSIVE;
     claim.handle = 1 + (uint64_t)(a - attempts);
     claim.lock_owner = kind == BACKEND_FCNTL ? claim.handle : 0;
-    claim.end = BACKEND_RANGE_MAX;
+    claim.start = kinds[a->kind].way == BYTES ? 10 : 0;
+    claim.end = kinds[a->kind].way == BYTES ? 19 : BACKEND_RANGE_MAX;
     return claim;
 }
 
@@ -143,11 +152,74 @@ static void on_claimed(void *arg, enum backend_result result, struct backend_tic
         settle(a, result == BACKEND_UNREACHABLE ? UNDONE : REFUSED);
 }
 
+/* --- what flock(2) does to become exclusive: it waits with a claim of its own until it can be converted --- */
+
+static void drop_claim(struct attempt *a)
+{
+    if (a->claim && !a->claimed.ended)
+        backend_release(contract_one, a->claim, NULL, NULL);
+    a->claim = NULL;
+}
+
+static void on_finished(void *arg, enum backend_result result)
+{
+    drop_claim(arg);
+    on_converted(arg, result);
+}
+
+static void finish(struct attempt *a)
+{
+    struct backend_claim claim = claim_of(a, BACKEND_FLOCK, BACKEND_EXCLUSIVE);
+    a->finishing = true;
+    backend_convert(contract_one, a->held, &claim, on_finished, a);
+}
+
+static void on_claimed_beside(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                              const struct backend_info *holder)
+{
+    struct attempt *a = arg;
+    (void)holder;
+    a->claim = ticket;
+    if (result == BACKEND_OK)
+        a->claimed.granted++;
+    else if (result != BACKEND_QUEUED)
+        settle(a, result == BACKEND_UNREACHABLE ? UNDONE : REFUSED);
+    contract_end_turn();
+}
+
+static void on_tried(void *arg, enum backend_result result)
+{
+    struct attempt *a = arg;
+    if (result != BACKEND_BUSY) {
+        on_converted(a, result);
+        return;
+    }
+    struct backend_claim claim = claim_of(a, BACKEND_FLOCK, BACKEND_EXCLUSIVE);
+    claim.user = &a->claimed;
+    claim.wait = true;
+    struct backend_ticket *ticket = backend_acquire(contract_one, a->name, &claim, on_claimed_beside, a);
+    a->claim = a->settled ? a->claim : ticket;
+}
+
+static void look_at_claim_beside(struct attempt *a)
+{
+    if (a->finishing || a->settled)
+        return;
+    if (!is_held(a) || a->claimed.ended) {
+        drop_claim(a);
+        settle(a, UNDONE);
+    } else if (a->claimed.granted) {
+        finish(a);
+    }
+}
+
 static void convert(struct attempt *a)
 {
     struct backend_claim claim = claim_of(a, kinds[a->kind].to, kinds[a->kind].after);
     a->asked = true;
-    if (kinds[a->kind].from == BACKEND_FCNTL) {
+    if (kinds[a->kind].way == WAITS) {
+        backend_convert(contract_one, a->held, &claim, on_tried, a);
+    } else if (kinds[a->kind].from == BACKEND_FCNTL) {
         claim.user = &a->claimed;
         claim.wait = (a - attempts) / KINDS % 2;
         struct backend_ticket *ticket = backend_acquire(contract_one, a->name, &claim, on_claimed, a);
@@ -170,7 +242,9 @@ static void interrupt(struct attempt *a)
 
 static void look(struct attempt *a)
 {
-    if (a->asked && !a->settled && a->claimed.granted)
+    if (a->asked && kinds[a->kind].way == WAITS)
+        look_at_claim_beside(a);
+    else if (a->asked && !a->settled && a->claimed.granted)
         take(a); /* it had waited */
     else if (a->asked && !a->settled && a->claimed.ended)
         settle(a, UNDONE);
@@ -280,12 +354,18 @@ static void end_batch(unsigned count)
     }
 }
 
+/* Some wait already, and have what they wait for meanwhile. */
 static void lose_answers(unsigned count)
 {
+    for (unsigned i = 0; i < count; i++)
+        if (kinds[attempts[i].kind].way == WAITS && i / KINDS % 2)
+            convert(&attempts[i]);
+    proceed(count, 3);
     clock_ms until = clock_now() + store.timeout + 500;
     relay_be_deaf();
     for (unsigned i = 0; i < count; i++)
-        convert(&attempts[i]);
+        if (!attempts[i].asked)
+            convert(&attempts[i]);
     while (clock_now() < until) {
         contract_patience();
         proceed(count, 1);
@@ -301,6 +381,7 @@ static void interrupt_all(unsigned count)
             proceed(count, (unsigned)g_rand_int_range(chance, 0, 3));
         interrupt(&attempts[i]);
     }
+    proceed(count, 3);
     for (unsigned i = 0; i < count; i++)
         interrupt(&attempts[i]); /* those that have waited since */
 }

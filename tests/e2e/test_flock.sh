@@ -99,9 +99,36 @@ says B 'flock(b, "SH|NB")' EAGAIN
 says A 'flock(a, "SH|NB")' ok
 says B 'flock(b, "SH|NB")' ok
 says A 'flock(a, "EX|NB")' EAGAIN
+says B 'flock(b, "EX|NB")' EAGAIN
+expect_is "$(attribute conv owner)" "*${actor_pid[A]}*"
 says B 'flock(b, "UN")' ok
+says B 'flock(b, "EX|NB")' EAGAIN
 says A 'flock(a, "EX|NB")' ok
 expect_is "$(attribute conv mode)" exclusive
+closed
+
+it "shared to exclusive waits with the lock kept, also when that is interrupted; the second that waits for it is refused"
+has_waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
+opened up
+says A 'flock(a, "SH"); os.write(a, b"text")' '*'
+token=$(attribute up token)
+says B 'flock(b, "SH")' ok
+tell A 'flock(a, "EX")'
+expect eventually 2 has_waiters up 1
+kill -USR1 "${actor_pid[A]}"
+expect_is "$(hear A)" EINTR
+expect has_waiters up 0
+expect_is "$(attribute up owner)" "*${actor_pid[A]}*"
+tell A 'flock(a, "EX")'
+expect eventually 2 has_waiters up 1
+says B 'flock(b, "EX")' EDEADLK
+says B 'flock(b, "EX|NB")' EAGAIN
+expect_is "$(attribute up owner)" "*${actor_pid[B]}*"
+says B 'flock(b, "UN")' ok
+expect_is "$(hear A)" ok
+expect_is "$(attribute up mode)" exclusive
+expect_is "$(attribute up token)" "$token"
+expect_is "$(cat "$MNT/up")" text
 closed
 
 it "an inherited descriptor is the same handle: a child may unlock, and keeps it held"

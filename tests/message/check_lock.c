@@ -63,21 +63,99 @@ START_TEST(conversion_to_exclusive_is_refused_while_another_shares)
     ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
     ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
     ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX | LOCK_NB)), EAGAIN);
-    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1); /* flock(2): the old lock is gone */
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 2); /* unlike Linux, it goes on sharing */
+    ck_assert_int_eq(wire_result(w, wire_flock(w, c, LOCK_EX | LOCK_NB)), EAGAIN);
     ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, c, LOCK_EX | LOCK_NB)), EAGAIN);
     ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX | LOCK_NB)), 0);
 }
 END_TEST
 
+/* It shares until then, and is the same lock after that. */
 START_TEST(conversion_to_exclusive_waits_for_the_others)
 {
     ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_SH)), 0);
     ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH)), 0);
+    uint64_t token = fake_backend_holder(w->fake, "L")->fence;
     uint64_t waiting = flock_by_its_opener(a, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 2);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_uint_eq(fake_backend_holder(w->fake, "L")->fence, token);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH | LOCK_NB)), EAGAIN);
+}
+END_TEST
+
+/* Those wait for what it has. */
+START_TEST(conversion_to_exclusive_goes_before_all_that_wait)
+{
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH)), 0);
+    uint64_t writer = flock_by_its_opener(c, LOCK_EX);
+    ck_assert(wire_waits(w, writer));
+    w->pid = wire_child(w);
+    struct wire_file d = wire_created(w, "L", O_RDONLY);
+    uint64_t reader = wire_flock(w, d, LOCK_SH), waiting = flock_by_its_opener(a, LOCK_EX);
+    ck_assert(wire_waits(w, reader));
     ck_assert(wire_waits(w, waiting));
     ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_UN)), 0);
     ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert(wire_waits(w, writer));
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, writer), 0);
+    ck_assert(wire_waits(w, reader));
+}
+END_TEST
+
+/* Another thread gives up the lock while it waits to become exclusive, in the moment even when it could: then it is a
+ * request for a lock like any other. */
+START_TEST(conversion_whose_lock_is_given_up_meanwhile_is_a_new_lock)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH)), 0);
+    uint64_t waiting = wire_flock(w, a, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    if (_i) {
+        fake_backend_hold_events(w->fake, true);
+    }
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_UN)), 0);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_UN)), 0);
+    fake_backend_hold_events(w->fake, false);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
     ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH | LOCK_NB)), EAGAIN);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_UN)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 0);
+}
+END_TEST
+
+/* _i: the answer to the last step is that it failed, the lock is lost before it, or others share after all. */
+START_TEST(conversion_whose_last_step_fails_leaves_the_lock_as_it_was)
+{
+    static const enum backend_result results[] = {BACKEND_UNREACHABLE, BACKEND_STALE, BACKEND_BUSY};
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH)), 0);
+    uint64_t waiting = wire_flock(w, a, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_UN)), 0);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_uint_eq(fake_backend_held_back(w->fake, FAKE_CONVERT), 1);
+    if (results[_i] == BACKEND_STALE) {
+        fake_backend_end(w->fake, "L", BACKEND_BROKEN); /* and of what it waits with, too */
+        wire_turn(w);
+    }
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    fake_backend_refuse(w->fake, FAKE_CONVERT, 0, results[_i]);
+    ck_assert_int_eq(wire_result(w, waiting), _i == 0 ? ENOLCK : 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH | LOCK_NB)), _i == 0 ? 0 : EAGAIN);
 }
 END_TEST
 
@@ -105,7 +183,7 @@ START_TEST(close_of_another_handle_does_not_turn_a_lock_into_a_lease)
 }
 END_TEST
 
-START_TEST(interrupted_conversion_holds_nothing)
+START_TEST(interrupted_conversion_goes_on_sharing)
 {
     ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_SH)), 0);
     ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH)), 0);
@@ -113,22 +191,23 @@ START_TEST(interrupted_conversion_holds_nothing)
     ck_assert(wire_waits(w, waiting));
     wire_interrupt(w, waiting);
     ck_assert_int_eq(wire_result(w, waiting), EINTR);
-    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 2);
     ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
 }
 END_TEST
 
-START_TEST(two_conversions_to_exclusive_do_not_deadlock)
+START_TEST(second_of_two_conversions_to_exclusive_is_refused)
 {
     ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_SH)), 0);
     ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH)), 0);
     uint64_t first = flock_by_its_opener(a, LOCK_EX);
     ck_assert(wire_waits(w, first));
-    uint64_t second = flock_by_its_opener(b, LOCK_EX);
-    bool waits = wire_waits(w, second);
-    ck_assert_int_eq(wire_waits(w, first), !waits); /* one of them has it */
-    ck_assert_int_eq(wire_result(w, flock_by_its_opener(waits ? a : b, LOCK_UN)), 0);
-    ck_assert_int_eq(wire_result(w, waits ? second : first), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_EX)), EDEADLK);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_EX | LOCK_NB)), EAGAIN);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 2);
+    ck_assert(wire_waits(w, first));
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, first), 0);
 }
 END_TEST
 
@@ -1206,9 +1285,12 @@ int main(void)
     tcase_add_test(cases, shared_locks_stand_together_and_exclusive_waits);
     tcase_add_test(cases, conversion_to_exclusive_is_refused_while_another_shares);
     tcase_add_test(cases, conversion_to_exclusive_waits_for_the_others);
+    tcase_add_test(cases, conversion_to_exclusive_goes_before_all_that_wait);
+    tcase_add_loop_test(cases, conversion_whose_lock_is_given_up_meanwhile_is_a_new_lock, 0, 2);
+    tcase_add_loop_test(cases, conversion_whose_last_step_fails_leaves_the_lock_as_it_was, 0, 3);
     tcase_add_test(cases, close_of_another_handle_does_not_turn_a_lock_into_a_lease);
-    tcase_add_test(cases, interrupted_conversion_holds_nothing);
-    tcase_add_test(cases, two_conversions_to_exclusive_do_not_deadlock);
+    tcase_add_test(cases, interrupted_conversion_goes_on_sharing);
+    tcase_add_test(cases, second_of_two_conversions_to_exclusive_is_refused);
     tcase_add_test(cases, conversion_to_shared_lets_waiting_readers_in);
     tcase_add_test(cases, conversion_whose_outcome_comes_after_the_loss_waits_anew);
     tcase_add_test(cases, owner_turns_its_lease_into_a_flock);

@@ -97,8 +97,22 @@ static bool fake_waits_for_kin(const struct fake_backend *fake, const struct fak
 {
     for (guint i = 0; i < fake->store->tickets->len; i++) {
         const struct fake_ticket *holder = g_ptr_array_index(fake->store->tickets, i);
-        if (holder->head.held && fake_same_queue(holder, waiter) && fake_conflicts(holder, waiter) &&
+        bool whole = !holder->segments && !fake_is_kin(holder, waiter);
+        if (holder->head.held && fake_same_queue(holder, waiter) && (whole || fake_conflicts(holder, waiter)) &&
             fake_is_kin(holder, ticket)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Would it and one that waits wait for each other? */
+static bool fake_has_rival(const struct fake_backend *fake, const struct fake_ticket *ticket)
+{
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        const struct fake_ticket *other = g_ptr_array_index(fake->store->tickets, i);
+        if (other != ticket && !other->head.held && fake_same_queue(other, ticket) &&
+            fake_waits_for_kin(fake, other, ticket) && fake_waits_for_kin(fake, ticket, other)) {
             return true;
         }
     }
@@ -422,6 +436,10 @@ enum backend_result fake_store_place(struct fake_backend *fake, struct fake_tick
     if (!fake_may_hold(fake, t) && !claim->wait) {
         t->asked = true;
         return BACKEND_BUSY;
+    }
+    if (!fake_may_hold(fake, t) && fake_has_rival(fake, t)) {
+        t->asked = true;
+        return BACKEND_DEADLOCK;
     }
     t->head.fence = ++fake->store->next_fence;
     if (t->sequence) {

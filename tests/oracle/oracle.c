@@ -21,7 +21,7 @@
  * again what was refused.  Shorter for a program that is being made smaller. */
 static int answer_ms = 10000, again_ms = 3000;
 
-enum verdict { SAME, DIFFERENT, OVERTAKEN, CIRCLE, VERDICTS };
+enum verdict { SAME, DIFFERENT, OVERTAKEN, CIRCLE, KEPT, VERDICTS };
 
 /* What is known of a program while it runs, besides what the sides know. */
 struct run {
@@ -36,12 +36,13 @@ struct run {
     bool cloexec[SLOTS][DESCRIPTORS];
     bool used[2][2];                 /* files: flock or record, which */
     bool got[SLOTS][2], got_by[256]; /* a lock, ever: the process of the record file; the description */
+    bool shares[256];                /* the description has a shared flock */
     bool soft;                       /* something was closed: its end may follow */
     FILE *out;                       /* NULL: quiet */
 };
 
 static struct {
-    uint64_t steps, waits, granted, probes, queued, verdicts[VERDICTS];
+    uint64_t steps, waits, granted, probes, queued, kept, verdicts[VERDICTS];
 } counts;
 
 static const char *error_name(int error)
@@ -106,11 +107,21 @@ static bool must_queue(const struct run *run, const struct step *step)
            !(is_record(step) && run->got[step->slot][run->file[step->slot][step->descriptor]]);
 }
 
+/* Does it ask to have alone what its open file description shares? */
+static bool upgrades(const struct run *run, const struct step *step)
+{
+    uint32_t description = run->description[step->slot][step->descriptor];
+    return step->what == STEP_FLOCK && step->flags == LOCK_EX && description < 256 && run->shares[description];
+}
+
 /* The step was done. */
 static void note(struct run *run, const struct step *step)
 {
     uint32_t slot = step->slot;
     bool record = step->descriptor >= DESCRIPTORS / 2;
+    if (step->what == STEP_FLOCK) {
+        run->shares[run->description[slot][step->descriptor] % 256] = step->flags == LOCK_SH;
+    }
     if (is_lock(step)) {
         run->got_by[run->description[slot][step->descriptor] % 256] = true;
         run->got[slot][run->file[slot][step->descriptor]] |= record;
@@ -461,6 +472,17 @@ static enum verdict mount_queues(struct run *run, const struct step *step)
     return right ? OVERTAKEN : DIFFERENT;
 }
 
+/* Linux has given up what the description shared, and the mount has not: that is taken again on tmpfs. */
+static enum verdict tmpfs_shares_again(struct run *run, const struct step *step)
+{
+    struct step share = *step;
+    struct answer answer;
+    share.flags = LOCK_SH;
+    counts.kept++;
+    side_tell(run->sides[0], step->slot, &share, run->number);
+    return side_heard(run->sides[0], step->slot, answer_ms, &answer) && !answer.error ? SAME : KEPT;
+}
+
 static enum verdict step_asked(struct run *run, const struct step *step, uint32_t order, bool *granted,
                                struct answer *grants)
 {
@@ -476,7 +498,8 @@ static enum verdict step_asked(struct run *run, const struct step *step, uint32_
         say_told(run, tmpfs, &answers[0].told);
     }
     say(run, "\n");
-    if (answered && is_lock(step) && !answers[0].error && overtakes(run, step, order)) {
+    bool upgrade = upgrades(run, step); /* on the mount it goes before all that wait, too */
+    if (answered && is_lock(step) && !answers[0].error && !upgrade && overtakes(run, step, order)) {
         return mount_queues(run, step);
     }
     if (!answered) {
@@ -490,7 +513,8 @@ static enum verdict step_asked(struct run *run, const struct step *step, uint32_
     }
     side_tell(mount, step->slot, step, run->number);
     if (!answered) {
-        return mount_waits(run, step);
+        verdict = mount_waits(run, step);
+        return upgrade && verdict == SAME ? KEPT : verdict;
     }
     bool deadlock = answers[0].error == EDEADLK;
     if (deadlock && !mount_settled(run, step, &answers[1])) {
@@ -502,6 +526,8 @@ static enum verdict step_asked(struct run *run, const struct step *step, uint32_
     }
     if (!answers[0].error) {
         note(run, step);
+    } else if (upgrade && answers[0].error == EAGAIN) {
+        return tmpfs_shares_again(run, step);
     }
     for (int i = 0; i < 2 && step->what == STEP_FORK; i++) {
         side_forked(run->sides[i], step->other, answers[i].pid);
@@ -750,10 +776,11 @@ int main(int argc, char **argv)
     }
     double took = (double)(stress_now() - began) / STRESS_SECOND;
     printf("%" PRIu64 " programs in %.1f s: %" PRIu64 " different, %" PRIu64
-           " ended where Linux lets overtake (%" PRIu64 " of them asked), %" PRIu64 " in a circle; %" PRIu64
-           " steps, %" PRIu64 " waits, %" PRIu64 " went on, %" PRIu64 " files probed\n",
+           " ended where Linux lets overtake (%" PRIu64 " of them asked), %" PRIu64 " in a circle, %" PRIu64
+           " where it gives up what is shared (and %" PRIu64 " shared again); %" PRIu64 " steps, %" PRIu64
+           " waits, %" PRIu64 " went on, %" PRIu64 " files probed\n",
            done, took, counts.verdicts[DIFFERENT], counts.verdicts[OVERTAKEN], counts.queued, counts.verdicts[CIRCLE],
-           counts.steps, counts.waits, counts.granted, counts.probes);
+           counts.verdicts[KEPT], counts.kept, counts.steps, counts.waits, counts.granted, counts.probes);
     side_stop(&sides[1]);
     side_stop(&sides[0]);
     return counts.verdicts[DIFFERENT] ? 3 : 0;

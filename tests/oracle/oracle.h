@@ -12,6 +12,8 @@
  *  - Who asks for what a waiter has asked for first queues behind it, and Linux lets pass what no holder forbids: a
  *    program ends where Linux does that ("overtaken"), once the mount has let who holds nothing queue.  So F_GETLK
  *    tells of a waiter that would be in the way.
+ *  - A flock(2) that shares, and is refused or waits to be exclusive, is kept on the mount, and given up by Linux: one
+ *    that is refused is taken again on tmpfs, and a program ends where one waits ("gives up what is shared").
  *  - The end of a flock, of an open file description lock and of a killed process follows the last close a moment
  *    later: what is refused on the mount after one is asked again for a while.
  *  - Linux tells any of several locks that are in the way, the mount that with the lowest range.

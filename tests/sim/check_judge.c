@@ -1542,6 +1542,53 @@ static void bad_order_behind_break(struct world *w)
     order_beside_break(w, false);
 }
 
+/* A conversion that is refused, or interrupted, leaves the lock as it was. */
+static void bad_after_refused_conversion(struct world *w)
+{
+    uint64_t mine = flocks(w, SHELL, JUDGE_SHARE, 0), its = flocks(w, OTHER, JUDGE_SHARE, 0);
+    does(w, BY(SHELL, mine, FLOCK, .flags = JUDGE_TRY), EAGAIN);
+    does(w, BY(OTHER, its, FUNLOCK), 0);
+    passes(w, JUDGE_SECOND);
+    flocks(w, REMOTE, JUDGE_TRY, 0);
+}
+
+static void bad_after_interrupted_conversion(struct world *w)
+{
+    uint64_t mine = flocks(w, SHELL, JUDGE_SHARE, 0), its = flocks(w, OTHER, JUDGE_SHARE, 0);
+    uint64_t waits = begin(w, BY(SHELL, mine, FLOCK));
+    passes(w, JUDGE_SECOND);
+    judge_signal(w->judge, w->now, waits);
+    end(w, waits, EINTR);
+    does(w, BY(OTHER, its, FUNLOCK), 0);
+    passes(w, JUDGE_SECOND);
+    flocks(w, REMOTE, JUDGE_TRY, 0);
+}
+
+/* The second waits on another mount. */
+static uint64_t two_conversions(struct world *w, uint64_t *ret_first)
+{
+    uint64_t mine = flocks(w, SHELL, JUDGE_SHARE, 0), its = flocks(w, REMOTE, JUDGE_SHARE, 0);
+    *ret_first = begin(w, BY(SHELL, mine, FLOCK));
+    passes(w, JUDGE_SECOND);
+    uint64_t second = begin(w, BY(REMOTE, its, FLOCK));
+    return second;
+}
+
+static void good_second_conversion(struct world *w)
+{
+    uint64_t first, second = two_conversions(w, &first);
+    end(w, second, EDEADLK);
+    judge_signal(w->judge, w->now, first);
+    end(w, first, EINTR);
+}
+
+static void bad_second_conversion(struct world *w)
+{
+    uint64_t first, second = two_conversions(w, &first);
+    passes(w, JUDGE_SECOND);
+    end(w, second, 0);
+}
+
 static void bad_order_shared(struct world *w)
 {
     flocks(w, SHELL, JUDGE_SHARE, 0);
@@ -2097,6 +2144,10 @@ static const struct {
     {good_two_flocks_at_once_through_one_file, JUDGE_RULES},
     {bad_order_behind_break, JUDGE_ORDER},
     {bad_order_shared, JUDGE_ORDER},
+    {bad_after_refused_conversion, JUDGE_SHARED},
+    {bad_after_interrupted_conversion, JUDGE_SHARED},
+    {good_second_conversion, JUDGE_RULES},
+    {bad_second_conversion, JUDGE_DEADLOCK},
     {bad_stuck, JUDGE_STUCK},
     {bad_stuck_for_ever, JUDGE_STUCK},
     {bad_stuck_ticket, JUDGE_STUCK},

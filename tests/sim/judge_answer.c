@@ -49,13 +49,15 @@ static void call_spends(const struct hold *hold, enum judge_operation operation)
     }
 }
 
-static void call_ended(struct judge *judge, struct call *call, enum outcome outcome)
+static void call_ended(struct judge *judge, struct call *call, enum outcome outcome, int error)
 {
     const struct judge_call *asked = &call->call;
     bool converts = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK;
     bool term = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.ttl") == 0;
     bool breaks = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.break") == 0;
     bool releases = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.release") == 0;
+    /* A conversion that is refused or interrupted leaves the lock as it was. */
+    bool kept = converts && error == EINTR && mount_calm(judge, asked->mount, asked->when);
     guint targets = 0;
     for (guint i = 0; i < call->ending->len; i++) {
         const struct hold *hold = call->ending->pdata[i];
@@ -127,9 +129,9 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             int64_t guard = breaks || releases ? name_guard(judge, hold->name) : 0;
             judge_hold_end(judge, hold, asked->when, certainly ? judge->now + guard : JUDGE_NEVER, true);
             call_spends(hold, asked->operation);
-        } else if (outcome == UNKNOWN || asked->operation == JUDGE_FLOCK) { /* a record lock stays as it was */
+        } else if (outcome == UNKNOWN && !kept) {
             hold->may_end = MIN(hold->may_end, asked->when);
-            /* perhaps: flock(2) gives it back before it asks anew, and a close that is interrupted does */
+            /* perhaps: a close that is interrupted does */
             hold->released = hold->released || converts || asked->operation == JUDGE_CLOSE;
         }
     }
@@ -998,7 +1000,7 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
     if (operation == JUDGE_SETXATTR) {
         call_set_attribute(judge, call, outcome);
     }
-    call_ended(judge, call, outcome);
+    call_ended(judge, call, outcome, answer->error);
     if (operation == JUDGE_RENAME && outcome == DONE) {
         call_moved(judge, call);
     }

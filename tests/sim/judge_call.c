@@ -299,9 +299,45 @@ bool waits_lead(struct judge *judge, const struct call *call, const struct call 
     return false;
 }
 
+/* Does one wait for what the other has by the file, or as the lock owner, by which that waits? */
+static bool wait_is_for(const struct judge *judge, const struct call *waiter, const struct call *holder)
+{
+    bool waits = false;
+    for (guint i = 0; i < holder->name->holds->len; i++) {
+        const struct hold *hold = holder->name->holds->pdata[i];
+        bool flock = hold->claim.kind == KIND_FLOCK && hold->claim.handle == holder->handle;
+        bool record = hold->claim.kind == KIND_RECORD && !hold->claim.ofd && hold->claim.process == holder->process &&
+                      hold->claim.mount == holder->call.mount && holder->attempt->claim.kind == KIND_RECORD &&
+                      !holder->attempt->claim.ofd;
+        bool certain = hold->begun <= holder->call.when && hold->steady <= holder->call.when && !hold->doubt &&
+                       hold->pending <= 1 && judge->now < MIN(hold->may_end, judge_hold_assured(judge, hold));
+        waits = waits || ((flock || record) && hold != holder->attempt && certain &&
+                          judge_hold_excludes(hold, &waiter->attempt->claim, true)); /* pending: its conversion */
+    }
+    return waits;
+}
+
+/* Of two that share, and wait to become exclusive, the second is refused, whichever mounts they are on. */
+static void call_meets_rival(const struct judge *judge, struct call *call)
+{
+    for (guint i = 0; call->attempt && i < judge->waits->len; i++) {
+        struct call *other = judge->waits->pdata[i];
+        bool settled = other->call.when + 2 * judge->options.settle < judge->now && other->signalled == JUDGE_NEVER;
+        if (other != call && other->name == call->name && other->attempt && settled &&
+            mount_calm(judge, other->call.mount, other->call.when) && wait_is_for(judge, other, call) &&
+            wait_is_for(judge, call, other)) {
+            g_ptr_array_add(call->cycle, other);
+        }
+    }
+}
+
 static void call_begin_wait(struct judge *judge, struct call *call)
 {
     g_ptr_array_add(judge->waits, call);
+    call_meets_rival(judge, call);
+    if (call->cycle->len > 0) {
+        return;
+    }
     if (call->call.operation == JUDGE_SETLK && !(call->call.flags & JUDGE_OFD) && !call->handle->ticket &&
         mount_calm(judge, call->call.mount, call->call.when) &&
         !waits_lead(judge, call, call, true, call->cycle, CYCLE_MAX)) {

@@ -29,6 +29,7 @@ m+|backend/lockspace/grant.c|        if (!lockspace_blocker(space, lock, t)) {| 
 m+|backend/lockspace/grant.c|        if (lockspace_blocker(space, lock, t)) {|        if (lockspace_blocker(space, lock, t) && !lockspace_shared(t)) {
 m+|fs/hold/hold.c|        hold_spend_handles(hold, why != BACKEND_RELEASED \\|\\| ticket->guarded);|        hold_spend_handles(hold, false);
 m+|backend/deadlock.c|        s->found = true;|        s->found = false;
+m|fs/ops/lock.c|    if (lost && hold) {|    if ((lost \\|\\| result == BACKEND_BUSY) && hold) {
 m+|backend/lockspace/queue.c|        if (queue_outranks(space, lock, t, waiter) && queue_outranks(space, lock, waiter, t)) {|        if (false) {
 m+|backend/lockspace/grant.c|    if (q && skiplist_length(&q->waiters) > 0) {|    if (q && skiplist_length(&q->waiters) > 1) {
 m+|backend/lockspace/grant.c|    lockspace_expel(space, now, t, why);\n    lockspace_grant_waiters(space, now, lock, start, end);|    lockspace_expel(space, now, t, why);\n    (void)lock, (void)start, (void)end;

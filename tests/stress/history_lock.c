@@ -47,12 +47,26 @@ void client_acquire_flock(struct client *c, struct slot *slot)
     }
 }
 
-/* Down from exclusive it stays held; up from shared it may be lost, as with flock(2). */
+/* Up from shared it goes on sharing until it is exclusive.  Linux gives it up first. */
+static void client_upgrade_flock(struct client *c, struct slot *slot, int try)
+{
+    struct history_hold *shared = slot->piece[0];
+    if (client_flock(c, slot->name, slot->fd, LOCK_EX | try)) {
+        shared->released = shared->released ? shared->released : stress_now();
+        client_hold(c, slot, HISTORY_FLOCK, HISTORY_EXCLUSIVE, slot->fd);
+    }
+}
+
+/* Down from exclusive it stays held. */
 void client_convert_flock(struct client *c, struct slot *slot)
 {
     bool down = slot->piece[0]->mode == HISTORY_EXCLUSIVE;
     int64_t before = stress_now();
     int try = stress_chance(&c->random, 50) ? LOCK_NB : 0;
+    if (!down && c->options->fuse) {
+        client_upgrade_flock(c, slot, try);
+        return;
+    }
     client_let_go(slot);
     if (client_flock(c, slot->name, slot->fd, (down ? LOCK_SH : LOCK_EX) | try)) {
         client_hold(c, slot, HISTORY_FLOCK, down ? HISTORY_SHARED : HISTORY_EXCLUSIVE, slot->fd);
