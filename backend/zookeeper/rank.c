@@ -411,6 +411,7 @@ static void rank_on_modes(struct zk_batch *batch)
     const char *blocker = NULL;
     const struct zk_node *held = rank_held_node(batch);
     bool exclusive = node_find(batch->z, batch->request->id)->mode == BACKEND_EXCLUSIVE;
+    bool gone = false;
     guint holders = 0, before = zk_update_of(batch)->before->len;
     if (exclusive && !held) { /* it has been converted meanwhile */
         rank_read_queue(batch);
@@ -421,6 +422,7 @@ static void rank_on_modes(struct zk_batch *batch)
         struct zk_data data;
         int32_t number = 0;
         node_decode(get->data, &data);
+        gone = gone || get->rc == ZNONODE;
         node_parse_number(rank_blocker_leaf(batch, holders), &number);
         bool excludes = !data.ours || (data.mode == BACKEND_EXCLUSIVE && !data.upgrading);
         end = held && number > held->sequence && get->rc != ZNONODE && (excludes || held->mode == BACKEND_EXCLUSIVE);
@@ -431,6 +433,8 @@ static void rank_on_modes(struct zk_batch *batch)
     }
     if (blocker) {
         rank_blocked(batch, blocker, held && rank_has_rival(batch, holders));
+    } else if (gone && !exclusive) { /* a claim may have joined a node that was read as shared before */
+        rank_read_queue(batch);
     } else if (holders < before) {
         rank_grant_first(batch);
     } else {
