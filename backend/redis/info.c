@@ -1,4 +1,4 @@
-/* info: judges the text of INFO; see info.h. */
+/* info: judges what a server says of itself; see info.h. */
 #include "backend/redis/info.h"
 
 #include <stdarg.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/log.h"
+#include "backend/redis/conn/conn.h"
 
 #define VERSION_MIN 5
 #define SNAPSHOT_OVERDUE 3900 /* seconds: Redis makes one after an hour with a change, unless told otherwise */
@@ -175,4 +176,41 @@ char *redis_info_field(const char *info, const char *name)
     char *value = g_strdup(g_hash_table_lookup(fields, name));
     g_hash_table_unref(fields);
     return value;
+}
+
+const char *redis_info_advice(const char *error)
+{
+    static const struct {
+        const char *begin, *words;
+    } known[] = {
+        {"NOAUTH", "it asks for a password: write it to a file of mode 0600, and use the option credentials=FILE"},
+        {"WRONGPASS", "it does not know this user with this password: correct the file that credentials= names"},
+        {"ERR invalid password", "it has another password: correct the file that credentials= names"},
+        {"ERR Client sent AUTH", "it has no password: leave out credentials="},
+        {"ERR AUTH <password> called",
+         "its default user has no password: leave out credentials=, or write USER:PASSWORD to that file"},
+        {"ERR wrong number of arguments for 'auth'",
+         "it has no users, which came with Redis 6: give only the password, and no user"},
+        {"DENIED", "it is in protected mode: give it a password (requirepass), or an address to listen on (bind)"},
+        {"LOADING", "it is still reading its data: try again when it has, or use the option background"},
+        {"MASTERDOWN", "it is a replica without its master: mount a master"},
+        {"READONLY", "it is a read-only replica: mount its master"},
+        {"MISCONF", "it refuses to write because it cannot save to its disk: see its log"},
+        {"NOREPLICAS", "it refuses to write while it has too few replicas (min-replicas-to-write)"},
+        {"CLUSTERDOWN", "its Cluster is down: see redis-cli CLUSTER INFO"},
+        {"TRYAGAIN", "the slot of the prefix is being moved: try again when it is, or use the option background"},
+        {"ASK ", "the slot of the prefix is being moved: try again when it is, or use the option background"},
+        {"MOVED", REDIS_INFO_IS_CLUSTER},
+        {"ERR SELECT is not allowed in cluster mode", REDIS_INFO_IS_CLUSTER},
+        {"ERR DB index is out of range", "it has no database of this number: see its setting databases"},
+        {"ERR invalid DB index", "it has no database of this number: see its setting databases"},
+        {REDIS_NO_MASTER, REDIS_NO_MASTER ": try again, or use the option background"},
+        {"ERR max number of clients", "it has as many clients as it allows: raise its setting maxclients"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+        if (g_str_has_prefix(error, known[i].begin)) {
+            return known[i].words;
+        }
+    }
+    return NULL;
 }

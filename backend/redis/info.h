@@ -1,4 +1,4 @@
-/* info: judges the text of INFO: can a Redis server be trusted with leases?
+/* info: judges what a Redis server says of itself: INFO, and why it refuses.  Can it be trusted with leases?
  *
  * Each line is a sentence without the server's name, a new string.  An error means that the server cannot keep leases;
  * a warning, that it may lose some.  Missing fields are ignored.
@@ -19,5 +19,7 @@ void redis_info_check(const char *info, enum redis_kind kind, unsigned wait, GPt
 void redis_info_check_master(const char *info, enum redis_kind kind, GPtrArray *errors, GPtrArray *warnings);
 /* The value of one field: a new string, or NULL. */
 char *redis_info_field(const char *info, const char *name);
+/* What to do about an error of the server; NULL: it is none of these. */
+const char *redis_info_advice(const char *error);
 
 #endif

@@ -159,44 +159,6 @@ static void preflight_finish(struct preflight *p)
 
 /* --- errors of the server --- */
 
-/* What to do about an error of the server; NULL: it is none of these. */
-static const char *preflight_find_advice(const char *answer)
-{
-    static const struct {
-        const char *begin, *words;
-    } known[] = {
-        {"NOAUTH", "it asks for a password: write it to a file of mode 0600, and use the option credentials=FILE"},
-        {"WRONGPASS", "it does not know this user with this password: correct the file that credentials= names"},
-        {"ERR invalid password", "it has another password: correct the file that credentials= names"},
-        {"ERR Client sent AUTH", "it has no password: leave out credentials="},
-        {"ERR AUTH <password> called",
-         "its default user has no password: leave out credentials=, or write USER:PASSWORD to that file"},
-        {"ERR wrong number of arguments for 'auth'",
-         "it has no users, which came with Redis 6: give only the password, and no user"},
-        {"DENIED", "it is in protected mode: give it a password (requirepass), or an address to listen on (bind)"},
-        {"LOADING", "it is still reading its data: try again when it has, or use the option background"},
-        {"MASTERDOWN", "it is a replica without its master: mount a master"},
-        {"READONLY", "it is a read-only replica: mount its master"},
-        {"MISCONF", "it refuses to write because it cannot save to its disk: see its log"},
-        {"NOREPLICAS", "it refuses to write while it has too few replicas (min-replicas-to-write)"},
-        {"CLUSTERDOWN", "its Cluster is down: see redis-cli CLUSTER INFO"},
-        {"TRYAGAIN", "the slot of the prefix is being moved: try again when it is, or use the option background"},
-        {"ASK ", "the slot of the prefix is being moved: try again when it is, or use the option background"},
-        {"MOVED", REDIS_INFO_IS_CLUSTER},
-        {"ERR SELECT is not allowed in cluster mode", REDIS_INFO_IS_CLUSTER},
-        {"ERR DB index is out of range", "it has no database of this number: see its setting databases"},
-        {"ERR invalid DB index", "it has no database of this number: see its setting databases"},
-        {REDIS_NO_MASTER, REDIS_NO_MASTER ": try again, or use the option background"},
-        {"ERR max number of clients", "it has as many clients as it allows: raise its setting maxclients"},
-    };
-    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
-        if (g_str_has_prefix(answer, known[i].begin)) {
-            return known[i].words;
-        }
-    }
-    return NULL;
-}
-
 static bool preflight_lacks_command(const char *why)
 {
     return g_str_has_prefix(why, "ERR unknown command");
@@ -222,9 +184,9 @@ static bool preflight_note_error(struct preflight *p, const char *command, const
         return preflight_note(p, -EACCES,
                               "it does not let this user in without a password: use the option credentials=FILE");
     }
-    if (preflight_find_advice(why)) {
+    if (redis_info_advice(why)) {
         return preflight_note(p, g_str_has_prefix(why, REDIS_NO_MASTER) ? -ESTALE : -EACCES, "%s",
-                              preflight_find_advice(why));
+                              redis_info_advice(why));
     }
     if (strcmp(command, "AUTH") == 0) { /* servers repeat the arguments of a command that they do not know */
         return preflight_note(p, -EACCES, "it refuses the command AUTH");
@@ -280,7 +242,7 @@ static bool preflight_refused(struct preflight *p, const struct preflight_comman
     if (!command->vital) {
         return command->optional || !preflight_lacks_command(why) || preflight_note_missing(p, words[0]);
     }
-    if (command->lenient && !preflight_find_advice(why) && !g_str_has_prefix(why, "DISABLED ") &&
+    if (command->lenient && !redis_info_advice(why) && !g_str_has_prefix(why, "DISABLED ") &&
         !preflight_lacks_command(why)) {
         preflight_warn_unclear(p, words[0], why);
         return true;
@@ -465,47 +427,33 @@ static bool preflight_on_refused(void *context, const char *command, const char 
 
 static void preflight_note_failure(struct preflight *p, enum redis_failure failure, const char *why)
 {
-    switch (failure) {
-    case REDIS_NOT_LOCATED:
-        preflight_note(p, -EHOSTUNREACH, "%s; or mount with the option background, which waits", why);
-        break;
-    case REDIS_NOT_RESOLVED:
-        preflight_note(p, -EHOSTUNREACH, "the host's address cannot be found: %s", why);
-        break;
-    case REDIS_NOT_CONNECTED:
-        preflight_note(p, -ECONNREFUSED,
-                       "cannot connect: %s: see that the server runs and can be reached there, or mount with the "
-                       "option background, which waits for it",
-                       why);
-        break;
-    case REDIS_NO_MEMORY:
-        preflight_note(p, -ENOMEM, "out of memory");
-        break;
-    case REDIS_NO_TLS:
-        preflight_note(p, -EPROTO,
-                       "no connection with TLS: %s: see that the server speaks it, and for which name and by whom its "
-                       "certificate is signed",
-                       why);
-        break;
-    case REDIS_NO_REDIS:
-        preflight_note(p, -EPROTO, "what answers there is not a Redis server");
-        break;
-    case REDIS_CLOSED:
-        preflight_note(p, -ECONNRESET, "the server ended the connection: see its log, and whether it expects TLS");
-        break;
-    case REDIS_BROKEN:
-        preflight_note(p, -EIO, "the connection failed: %s", why);
-        break;
-    case REDIS_SILENT:
+    static const struct {
+        int result;
+        const char *before; /* what the failure was about; */
+        const char *after;  /* what to do; NULL: without what happened */
+    } known[] = {
+        [REDIS_NOT_LOCATED] = {-EHOSTUNREACH, "", "; or mount with the option background, which waits"},
+        [REDIS_NOT_RESOLVED] = {-EHOSTUNREACH, "the host's address cannot be found: ", ""},
+        [REDIS_NOT_CONNECTED] = {-ECONNREFUSED, "cannot connect: ",
+                                 ": see that the server runs and can be reached there, or mount with the option "
+                                 "background, which waits for it"},
+        [REDIS_NO_MEMORY] = {-ENOMEM, "out of memory", NULL},
+        [REDIS_NO_TLS] = {-EPROTO, "no connection with TLS: ",
+                          ": see that the server speaks it, and for which name and by whom its certificate is signed"},
+        [REDIS_NO_REDIS] = {-EPROTO, "what answers there is not a Redis server", NULL},
+        [REDIS_CLOSED] = {-ECONNRESET, "the server ended the connection: see its log, and whether it expects TLS",
+                          NULL},
+        [REDIS_BROKEN] = {-EIO, "the connection failed: ", ""},
+    };
+    if (failure == REDIS_SILENT) {
         preflight_note(p, -ETIMEDOUT,
                        "no answer within %" G_GINT64_FORMAT " ms: see what listens there, or raise command_timeout=",
                        p->command_timeout);
-        break;
-    case REDIS_REFUSED:
-        if (p->result != -ESTALE) { /* else it is noted */
-            preflight_note_error(p, "EVAL", why);
-        }
-        break;
+    } else if (failure != REDIS_REFUSED) {
+        const char *after = known[failure].after;
+        preflight_note(p, known[failure].result, "%s%s%s", known[failure].before, after ? why : "", after ? after : "");
+    } else if (p->result != -ESTALE) { /* else it is noted */
+        preflight_note_error(p, "EVAL", why);
     }
 }
 
