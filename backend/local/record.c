@@ -28,11 +28,21 @@ static void record_put_i64(GByteArray *out, int64_t value)
     local_record_u64(out, (uint64_t)value);
 }
 
+/* With its length before it. */
+static void record_put_data(GByteArray *out, const void *data, size_t length)
+{
+    uint32_t le = GUINT32_TO_LE((uint32_t)length);
+    guint at = out->len;
+    g_byte_array_set_size(out, at + (guint)(sizeof le + length));
+    memcpy(out->data + at, &le, sizeof le);
+    if (length > 0) {
+        memcpy(out->data + at + sizeof le, data, length);
+    }
+}
+
 void local_record_string(GByteArray *out, const char *text)
 {
-    guint length = (guint)strlen(text) + 1;
-    local_record_u32(out, length);
-    g_byte_array_append(out, (const guint8 *)text, length);
+    record_put_data(out, text, strlen(text) + 1);
 }
 
 void local_record_bytes(GByteArray *out, GBytes *bytes)
@@ -42,11 +52,8 @@ void local_record_bytes(GByteArray *out, GBytes *bytes)
         local_record_u32(out, NO_BYTES);
         return;
     }
-    const guint8 *data = g_bytes_get_data(bytes, &length);
-    local_record_u32(out, (uint32_t)length);
-    if (length) {
-        g_byte_array_append(out, data, (guint)length);
-    }
+    const void *data = g_bytes_get_data(bytes, &length);
+    record_put_data(out, data, length);
 }
 
 void local_record_session(GByteArray *out, const struct local_session *session)
@@ -69,14 +76,20 @@ static void record_put_handle(GByteArray *out, const struct local_lease *lease)
     }
 }
 
+/* Every grant makes one, so what has a fixed size is appended in one piece. */
 void local_record_lease(GByteArray *out, const struct local_lease *lease)
 {
-    local_record_u64(out, lease->fence);
-    local_record_u64(out, lease->replaces);
-    record_put_u8(out, lease->flags);
-    record_put_i64(out, lease->ttl);
-    record_put_i64(out, lease->acquired);
-    record_put_i64(out, lease->deadline);
+    struct __attribute__((packed)) {
+        uint64_t fence, replaces;
+        uint8_t flags;
+        uint64_t ttl, acquired, deadline;
+    } head = {GUINT64_TO_LE(lease->fence),
+              GUINT64_TO_LE(lease->replaces),
+              lease->flags,
+              GUINT64_TO_LE((uint64_t)lease->ttl),
+              GUINT64_TO_LE((uint64_t)lease->acquired),
+              GUINT64_TO_LE((uint64_t)lease->deadline)};
+    g_byte_array_append(out, (const guint8 *)&head, sizeof head);
     local_record_string(out, lease->name);
     local_record_bytes(out, lease->meta);
     local_record_bytes(out, lease->content);
