@@ -233,6 +233,21 @@ static void attributes_apply(const struct request *r, uint16_t *mode, mode_t set
     }
 }
 
+/* What the store does not have is as it was, or as the store has it.  The top directory's rights are kept here only. */
+static void attributes_directory_stored(struct request *r)
+{
+    struct node *node = r->node;
+    if (r->result != BACKEND_OK) {
+        node->mode = (uint16_t)r->attributes.stat.st_mode;
+        node->directory->uid = r->attributes.stat.st_uid;
+        node->directory->gid = r->attributes.stat.st_gid;
+        node->directory->changed = r->attributes.stat.st_mtim;
+        directory_reload(r, attributes_stored);
+    } else {
+        attributes_stored(r);
+    }
+}
+
 static void attributes_change_directory(struct request *r)
 {
     struct node *node = r->node;
@@ -246,6 +261,10 @@ static void attributes_change_directory(struct request *r)
         request_reply(r, -EPERM); /* the kernel has looked at whose it was */
         return;
     }
+    struct stat before = {.st_mode = node->mode,
+                          .st_uid = node->directory->uid,
+                          .st_gid = node->directory->gid,
+                          .st_mtim = node->directory->changed};
     attributes_apply(r, &node->mode, 07777, &node->directory->uid, &node->directory->gid);
     if (set & FUSE_SET_ATTR_MTIME) {
         node->directory->changed = st->st_mtim;
@@ -253,7 +272,8 @@ static void attributes_change_directory(struct request *r)
             clock_gettime(CLOCK_REALTIME, &node->directory->changed);
         }
     }
-    directory_store(r, attributes_stored);
+    r->attributes.stat = before;
+    directory_store(r, attributes_directory_stored);
 }
 
 /* How often a change goes on with the next lock of its process when the one that was changed has ended. */

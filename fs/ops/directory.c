@@ -72,13 +72,13 @@ static void directory_was(void *arg, enum backend_result result, const struct ba
 
 static void directory_stored(void *arg, enum backend_result result)
 {
-    struct request *r = arg;
-    r->result = result;
-    if (result == BACKEND_OK) {
-        r->answer(r);
-    } else {
-        request_stat(r, directory_was);
-    }
+    request_resume(arg, result);
+}
+
+void directory_reload(struct request *r, request_step *answer)
+{
+    r->answer = answer;
+    request_stat(r, directory_was);
 }
 
 void directory_store(struct request *r, request_step *answer)

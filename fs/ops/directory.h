@@ -11,8 +11,10 @@ struct node;
 void directory_load(struct node *node, const struct backend_directory *directory);
 
 /* Writes attributes, mode and owner of r->node to the backend.  `answer` continues the request, with r->result.  If
- * that is not OK, the node has its old attributes again. */
+ * that is not OK, it gives the node its old values again, and calls directory_reload. */
 void directory_store(struct request *r, request_step *answer);
+/* Reads them from the backend, if that answers. */
+void directory_reload(struct request *r, request_step *answer);
 
 /* r->name in r->other, with r->mode. */
 void directory_make(struct request *r);

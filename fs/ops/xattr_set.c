@@ -30,6 +30,19 @@ static void xattr_revoked(void *arg, enum backend_result result)
     request_reply_when_invalidated(arg, xattr_error(result));
 }
 
+/* What the store does not have is as it was, or as the store has it. */
+static void xattr_directory_stored(struct request *r)
+{
+    struct backend_directory *own = &r->node->directory->attributes;
+    if (r->result != BACKEND_OK) {
+        r->directory.meta = own->meta;
+        *own = r->directory;
+        directory_reload(r, xattr_done);
+    } else {
+        xattr_done(r);
+    }
+}
+
 /* A directory's attributes are for its owner and root. */
 static void xattr_store_directory(struct request *r, const struct backend_directory *attributes)
 {
@@ -38,9 +51,10 @@ static void xattr_store_directory(struct request *r, const struct backend_direct
         return;
     }
     GBytes *meta = r->node->directory->attributes.meta;
+    r->directory = r->node->directory->attributes;
     r->node->directory->attributes = *attributes;
     r->node->directory->attributes.meta = meta;
-    directory_store(r, xattr_done);
+    directory_store(r, xattr_directory_stored);
 }
 
 static void xattr_set_directory_ttl(struct request *r, int64_t ttl)

@@ -352,6 +352,39 @@ START_TEST(attributes_are_answered_by_the_store)
 }
 END_TEST
 
+/* Nor can the store say what it has, in the second half. */
+START_TEST(attributes_of_a_directory_that_the_store_does_not_take_are_as_before)
+{
+    struct fuse_setattr_in change = {
+        .valid = FATTR_MODE | FATTR_UID | FATTR_MTIME, .mode = S_IFDIR | 0700, .uid = 12, .mtime = 12345};
+    uint64_t node = _i % 2 ? wire_node(w, wire_mkdir(w, "d")) : FUSE_ROOT_ID;
+    struct fuse_attr before = shown(node);
+    char *ttl = wire_xattr(w, node, "user.lease.ttl");
+    fake_backend_fail(w->fake, FAKE_SET_DIRECTORY, BACKEND_FULL);
+    fake_backend_hold(w->fake, FAKE_STAT, true);
+    uint64_t asked[] = {wire_setattr(w, node, NULL, change), 0};
+    for (unsigned i = 0; i < 2; i++) {
+        asked[i] = i ? wire_setxattr(w, node, "user.lease.ttl", "7s") : asked[0];
+        while (wire_waits(w, asked[i])) {
+            if (_i < 2 || fake_backend_count(w->fake, FAKE_SET_DIRECTORY) == i)
+                fake_backend_answer(w->fake, FAKE_STAT, 0);
+            else
+                fake_backend_refuse(w->fake, FAKE_STAT, 0, BACKEND_UNREACHABLE);
+        }
+        ck_assert_int_eq(wire_result(w, asked[i]), ENOSPC);
+    }
+    fake_backend_hold(w->fake, FAKE_STAT, false);
+    struct fuse_attr after = shown(node);
+    ck_assert_uint_eq(after.mode, before.mode);
+    ck_assert_uint_eq(after.uid, before.uid);
+    ck_assert_uint_eq(after.mtime, before.mtime);
+    char *now = wire_xattr(w, node, "user.lease.ttl");
+    ck_assert_str_eq(now, ttl);
+    g_free(now);
+    g_free(ttl);
+}
+END_TEST
+
 /* The hold ends while its new mode is on the way. */
 /* Two threads of a process lock ranges of one name, each through a file of its own. */
 START_TEST(change_goes_on_with_another_lock_of_the_process_when_the_first_ends_meanwhile)
@@ -553,6 +586,7 @@ int main(void)
     tcase_add_test(cases, write_decides_while_the_second_lapses);
     tcase_add_test(cases, exclusive_create_waits_for_one_that_is_not_answered);
     tcase_add_loop_test(cases, attributes_are_answered_by_the_store, 0, 3);
+    tcase_add_loop_test(cases, attributes_of_a_directory_that_the_store_does_not_take_are_as_before, 0, 4);
     tcase_add_loop_test(cases, unlocking_and_closing_succeed_when_the_lock_was_lost_and_rm_does_not, 0, 4);
     tcase_add_loop_test(cases, change_that_is_answered_after_its_lock_was_lost_is_estale, 0, 4);
     tcase_add_loop_test(cases, change_goes_on_with_another_lock_of_the_process_when_the_first_ends_meanwhile, 0, 4);
