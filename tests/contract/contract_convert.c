@@ -539,6 +539,39 @@ START_TEST(release_of_what_was_broken_during_a_cut_is_stale)
 }
 END_TEST
 
+/* --- directories --- */
+
+/* The store has made it and the answer is lost; another mount changes it before the request is sent again. */
+START_TEST(mkdir_whose_answer_is_lost_succeeds_though_the_directory_was_changed)
+{
+    enum { TURNS = 8, PATIENCE = 20 };
+    struct backend_directory plain = {.width = 1}, changed = {.width = 1, .ttl = CONTRACT_LONG};
+    unsigned hits = 0;
+    for (unsigned turns = 0; turns < TURNS; turns++) {
+        char name[16];
+        int made = 0;
+        snprintf(name, sizeof name, "d%u", turns);
+        ck_assert(!contract_is_busy("up")); /* its mount is there again */
+        backend_mkdir(contract_one, name, &plain, note_result, &made);
+        for (unsigned i = 0; i < turns && !made; i++)
+            contract_turn();
+        relay_be_deaf();
+        contract_backend = contract_other;
+        for (unsigned i = 0; i < PATIENCE && !made && contract_stat(name).type != BACKEND_DIRECTORY; i++)
+            wait_for(TICK);
+        if (!made && contract_stat(name).type == BACKEND_DIRECTORY) {
+            ck_assert_int_eq(contract_set_directory(name, &changed), BACKEND_OK);
+            hits++;
+        }
+        contract_backend = contract_one;
+        relay_reset();
+        CONTRACT_UNTIL(made);
+        ck_assert_int_eq(made - 1, BACKEND_OK);
+    }
+    ck_assert_uint_gt(hits, 0);
+}
+END_TEST
+
 /* Of two mounts, if there can be two. */
 static void setup(void)
 {
@@ -573,6 +606,7 @@ TCase *contract_convert_case(const struct contract *subject)
     if (store.open_relayed) {
         tcase_add_test(tcase, conversion_whose_connection_is_cut_is_one_step);
         tcase_add_test(tcase, conversion_whose_answer_is_lost_is_one_step);
+        tcase_add_test(tcase, mkdir_whose_answer_is_lost_succeeds_though_the_directory_was_changed);
         tcase_add_loop_test(tcase, release_of_what_was_broken_during_a_cut_is_stale, 0, 2);
     }
     return tcase;
