@@ -74,7 +74,7 @@ standby_is_detached() { [ "$(sql "SELECT count(*) FROM pg_stat_replication")" = 
 # standby_promote [ARGUMENT…]: it takes the port of the server, which has ended, and is promoted.
 standby_promote() {
     kill -INT "$STANDBY_PID"
-    eventually 60 gone "$STANDBY_PID" || return
+    wait "$STANDBY_PID" # its number may be another's soon
     rm -rf "$POSTGRESQL_DATA"
     POSTGRESQL_DATA=$STANDBY_DATA
     sed -i /synchronous_standby_names/d "$POSTGRESQL_DATA/postgresql.auto.conf" # there is no other now
