@@ -4,8 +4,6 @@
  * calls are sent again on the next one, in order; so each call may be repeated.  A thread connects, because libpq
  * resolves names and reads files meanwhile.
  */
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,17 +74,6 @@ struct link_call {
 
 TAILQ_HEAD(link_calls, link_call);
 
-/* Shared by the link and the thread that connects. */
-struct link_attempt {
-    pthread_mutex_t mutex;
-    bool abandoned, done;
-    struct pq_target target;
-    char mount[POSTGRESQL_MOUNT_SIZE];
-    struct pq_connection made;
-    struct ev_loop *loop;
-    ev_async *wake;
-};
-
 struct pq_link {
     struct pq_target target;
     char mount[POSTGRESQL_MOUNT_SIZE];
@@ -97,13 +84,13 @@ struct pq_link {
     PGconn *conn; /* NULL: away */
     char *error, *address;
     GPtrArray *warnings;
-    struct link_attempt *attempt; /* or NULL */
-    struct link_calls waiting;    /* not sent on this connection */
-    struct link_calls sent;       /* in order */
-    bool prepared[PQ_FUNCTIONS];  /* on this connection */
-    unsigned preparations;        /* not answered, of the head of `sent` */
-    GHashTable *calls;            /* id -> struct link_call */
-    GHashTable *blocked;          /* path (GBytes) -> the one call that waits for a transaction which keeps it */
+    struct pq_attempt *attempt;  /* or NULL */
+    struct link_calls waiting;   /* not sent on this connection */
+    struct link_calls sent;      /* in order */
+    bool prepared[PQ_FUNCTIONS]; /* on this connection */
+    unsigned preparations;       /* not answered, of the head of `sent` */
+    GHashTable *calls;           /* id -> struct link_call */
+    GHashTable *blocked;         /* path (GBytes) -> the one call that waits for a transaction which keeps it */
     ev_io reading, writing;
     ev_timer tick, retry;
     ev_async wake;
@@ -595,64 +582,10 @@ void pq_link_set_stamp(struct pq_link *link, const char *stamp)
 
 /* --- connecting --- */
 
-static void link_attempt_free(struct link_attempt *attempt)
-{
-    pq_connection_clear(&attempt->made);
-    pq_target_clear(&attempt->target);
-    pthread_mutex_destroy(&attempt->mutex);
-    g_free(attempt);
-}
-
-static void *link_run_attempt(void *arg)
-{
-    struct link_attempt *attempt = arg;
-    pq_connect(&attempt->target, attempt->mount, false, &attempt->made);
-    pthread_mutex_lock(&attempt->mutex);
-    bool abandoned = attempt->abandoned;
-    attempt->done = true;
-    if (!abandoned) {
-        ev_async_send(attempt->loop, attempt->wake);
-    }
-    pthread_mutex_unlock(&attempt->mutex);
-    if (abandoned) {
-        link_attempt_free(attempt);
-    }
-    return NULL;
-}
-
-static void link_copy_target(struct pq_target *to, const struct pq_target *from)
-{
-    to->keywords = g_ptr_array_copy(from->keywords, (GCopyFunc)(void (*)(void))g_strdup, NULL);
-    to->values = g_ptr_array_copy(from->values, (GCopyFunc)(void (*)(void))g_strdup, NULL);
-    g_ptr_array_set_free_func(to->keywords, g_free);
-    g_ptr_array_set_free_func(to->values, g_free);
-    to->schema = g_strdup(from->schema);
-    to->shedlock = g_strdup(from->shedlock);
-    to->address = g_strdup(from->address);
-}
-
 static void link_connect(struct pq_link *link)
 {
-    struct link_attempt *attempt = g_new0(struct link_attempt, 1);
-    pthread_attr_t detached;
-    pthread_t thread;
-    sigset_t all, before;
-    pthread_mutex_init(&attempt->mutex, NULL);
-    link_copy_target(&attempt->target, &link->target);
-    g_strlcpy(attempt->mount, link->mount, sizeof attempt->mount);
-    attempt->loop = link->loop;
-    attempt->wake = &link->wake;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    bool runs = pthread_create(&thread, &detached, link_run_attempt, attempt) == 0;
-    pthread_attr_destroy(&detached);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (runs) {
-        link->attempt = attempt;
-    } else {
-        link_attempt_free(attempt);
+    link->attempt = pq_attempt_start(&link->target, link->mount, link->loop, &link->wake);
+    if (!link->attempt) {
         link_connect_later(link, LINK_RETRY_MAX);
     }
 }
@@ -669,32 +602,26 @@ static void link_on_retry(struct ev_loop *loop, ev_timer *timer, int events)
 static void link_on_attempt(struct ev_loop *loop, ev_async *watcher, int events)
 {
     struct pq_link *link = watcher->data;
-    struct link_attempt *attempt = link->attempt;
+    struct pq_connection made;
     (void)loop, (void)events;
-    if (!attempt) {
-        return;
-    }
-    pthread_mutex_lock(&attempt->mutex);
-    bool done = attempt->done;
-    pthread_mutex_unlock(&attempt->mutex);
-    if (!done) {
+    if (!link->attempt || !pq_attempt_end(link->attempt, &made)) {
         return;
     }
     link->attempt = NULL;
-    if (attempt->made.conn) {
+    if (made.conn) {
         link->counts.reconnects++;
-        link_up(link, &attempt->made);
+        link_up(link, &made);
     } else {
-        bool another = g_strcmp0(link->error, attempt->made.error) != 0;
+        bool another = g_strcmp0(link->error, made.error) != 0;
         g_free(link->error);
-        link->error = g_strdup(attempt->made.error);
+        link->error = g_strdup(made.error);
         if (another) {
             link->events->down(link->context, link->error);
         }
         link->pause = MIN(link->pause * 2, LINK_RETRY_MAX);
         link_connect_later(link, link->pause);
     }
-    link_attempt_free(attempt);
+    pq_connection_clear(&made);
 }
 
 /* --- time --- */
@@ -808,20 +735,13 @@ void pq_link_start(struct pq_link *link, struct ev_loop *loop, const struct pq_e
 void pq_link_free(struct pq_link *link)
 {
     struct link_call *call;
-    struct link_attempt *attempt = link->attempt;
     if (link->loop) {
         ev_clear_pending(link->loop, &link->flushing);
         ev_timer_stop(link->loop, &link->tick);
         ev_timer_stop(link->loop, &link->retry);
     }
-    if (attempt) {
-        pthread_mutex_lock(&attempt->mutex);
-        bool done = attempt->done;
-        attempt->abandoned = true;
-        pthread_mutex_unlock(&attempt->mutex);
-        if (done) {
-            link_attempt_free(attempt);
-        }
+    if (link->attempt) {
+        pq_attempt_abandon(link->attempt);
     }
     if (link->loop) {
         ev_async_stop(link->loop, &link->wake);

@@ -116,17 +116,11 @@ static void postgresql_on_notified(void *context, const char *text)
     g_strfreev(words);
 }
 
-static clock_ms postgresql_first_deadline(void *context)
-{
-    return remote_first_deadline(context);
-}
-
 static const struct pq_events link_events = {.connected = postgresql_on_connected,
                                              .up = postgresql_on_up,
                                              .another_epoch = postgresql_on_another_epoch,
                                              .down = postgresql_on_down,
-                                             .notified = postgresql_on_notified,
-                                             .first_deadline = postgresql_first_deadline};
+                                             .notified = postgresql_on_notified};
 
 static void postgresql_on_gathered(struct ev_loop *loop, ev_prepare *watcher, int events)
 {

@@ -10,7 +10,8 @@
  * marker.c      the epoch of the server, for backend/remote/epoch.h
  * values.c      encodes the parameters of a call, and reads its answer
  * link.c        the connection on the loop: sends calls, repeats them, reports notifications
- * connect.c     makes a connection, in a thread, and the schema
+ * attempt.c     connects in a thread
+ * connect.c     makes a connection, and the schema
  * uri.c         parses the address
  */
 #ifndef BACKEND_POSTGRESQL_PRIVATE_H
@@ -46,6 +47,7 @@ struct pq_target {
 /* 0, or -errno with one line in `error`. */
 int pq_target_parse(const char *uri, const char *user, const char *password, int64_t timeout, struct pq_target *ret,
                     char *error, size_t error_size);
+void pq_target_copy(struct pq_target *to, const struct pq_target *from);
 void pq_target_clear(struct pq_target *target);
 
 /* --- connect.c --- */
@@ -61,6 +63,18 @@ void pq_connection_clear(struct pq_connection *connection);
 
 /* Connects and sets up the session; blocks.  Makes the schema if it is missing and the role may make it. */
 void pq_connect(const struct pq_target *target, const char *mount, bool first, struct pq_connection *ret);
+
+/* --- attempt.c --- */
+
+struct pq_attempt;
+
+/* Sends `wake` when it has ended, well or not.  NULL: there is no thread for it. */
+struct pq_attempt *pq_attempt_start(const struct pq_target *target, const char *mount, struct ev_loop *loop,
+                                    ev_async *wake);
+/* False: it has not ended yet.  True: it is freed; clear `ret`. */
+bool pq_attempt_end(struct pq_attempt *attempt, struct pq_connection *ret);
+/* It ends by itself, and sends nothing. */
+void pq_attempt_abandon(struct pq_attempt *attempt);
 
 /* --- link.c --- */
 
@@ -124,7 +138,6 @@ struct pq_events {
     void (*another_epoch)(void *context); /* the stamp of a call is not the present epoch; the call is sent again */
     void (*down)(void *context, const char *why);
     void (*notified)(void *context, const char *text);
-    clock_ms (*first_deadline)(void *context);
 };
 
 struct pq_counts {

@@ -162,6 +162,17 @@ int pq_target_parse(const char *uri, const char *user, const char *password, int
     return result;
 }
 
+void pq_target_copy(struct pq_target *to, const struct pq_target *from)
+{
+    to->keywords = g_ptr_array_copy(from->keywords, (GCopyFunc)(void (*)(void))g_strdup, NULL);
+    to->values = g_ptr_array_copy(from->values, (GCopyFunc)(void (*)(void))g_strdup, NULL);
+    g_ptr_array_set_free_func(to->keywords, g_free);
+    g_ptr_array_set_free_func(to->values, g_free);
+    to->schema = g_strdup(from->schema);
+    to->shedlock = g_strdup(from->shedlock);
+    to->address = g_strdup(from->address);
+}
+
 void pq_target_clear(struct pq_target *target)
 {
     for (guint i = 0; target->values && i < target->values->len; i++) {
