@@ -1783,8 +1783,8 @@ $$SELECT format('PID %s, role %s, application %s, %s, its transaction began at %
     l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())$$;
 
 -- The leases and handle locks of a mount that starts again, after _after.  From now on their ends are reported on the
--- mount's new channel.  Each gets a new id, so no request of the daemon before finds it.  A handle lock loses its identity, because handles and lock owners have other numbers now.  A
--- waiting one, or one that was not claimed, ends.
+-- mount's new channel.  Each gets a new id, so no request of the daemon before finds it.  It loses its identity, because
+-- handles and lock owners have other numbers now.  A waiting one, or one that was not claimed, ends.
 CREATE FUNCTION leasefs.recover(_identity text, _mount text, _after_path bytea, _after_slot bigint, _max integer,
   OUT path bytea, OUT slot bigint, OUT id text, OUT number bigint, OUT remaining bigint, OUT age bigint, OUT ttl bigint,
   OUT mode smallint, OUT meta bytea, OUT name bytea, OUT held boolean, OUT content bytea, OUT kind smallint,
@@ -1808,7 +1808,7 @@ BEGIN
     PERFORM leasefs.try_take(t.path); -- so that a request of the daemon before does not write what it read earlier
     id := replace(gen_random_uuid()::text, '-', '');
     UPDATE leasefs.ticket v SET id = recover.id, slot = CASE WHEN v.slot <> 0 THEN leasefs.slot_of(recover.id) ELSE 0 END,
-      mount = _mount, handle = CASE WHEN t.kind = 1 THEN v.handle END, owner = NULL, joined = NULL
+      mount = _mount, handle = NULL, owner = NULL, joined = NULL
     WHERE v.path = t.path AND v.slot = t.slot AND v.id = t.id;
     IF FOUND THEN
       IF closed THEN INSERT INTO leasefs.restored VALUES (recover.id); END IF;

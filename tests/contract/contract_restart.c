@@ -143,6 +143,17 @@ START_TEST(exclusive_flock_is_recovered_with_its_token)
 }
 END_TEST
 
+/* The next daemon counts its handles anew. */
+START_TEST(recovered_lease_excludes_the_handle_with_the_number_of_its_former_one)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = claim_of(BACKEND_LEASE, BACKEND_EXCLUSIVE, &log);
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
+    restart(1);
+    assert_busy("a", BACKEND_EXCLUSIVE);
+}
+END_TEST
+
 START_TEST(shared_flocks_are_recovered_and_still_share)
 {
     struct contract_log log[3] = {{0}};
@@ -316,15 +327,20 @@ static void convert(struct backend_ticket *ticket)
 
 static void (*const requests[])(struct backend_ticket *ticket) = {renew, release, set, convert};
 
+/* _i: the request, about a flock, and then about a lease. */
 START_TEST(request_of_the_daemon_before_changes_nothing)
 {
     struct contract_log log = {0};
     struct backend *before = contract_one;
-    struct backend_ticket *ticket = take("a", BACKEND_EXCLUSIVE, &log);
+    bool lease = (size_t)_i >= G_N_ELEMENTS(requests);
+    struct backend_claim claim = claim_of(lease ? BACKEND_LEASE : BACKEND_FLOCK, BACKEND_EXCLUSIVE, &log);
+    struct contract_acquired acquired = contract_acquire("a", &claim);
+    ck_assert_int_eq(acquired.result, BACKEND_OK);
+    struct backend_ticket *ticket = acquired.ticket;
     uint64_t fence = ticket->fence;
     restart_beside(1);
     contract_backend = before;
-    requests[_i](ticket);
+    requests[(size_t)_i % G_N_ELEMENTS(requests)](ticket);
     backend_free(before);
     assert_busy("a", BACKEND_EXCLUSIVE);
     assert_busy("a", BACKEND_SHARED);
@@ -347,12 +363,13 @@ TCase *contract_restart_case(const struct contract *of)
     tcase_add_test(tcase, exclusive_flock_is_recovered_with_its_token);
     tcase_add_test(tcase, provisional_lock_does_not_outlast_its_term);
     tcase_add_test(tcase, record_lock_is_recovered_without_its_lock_owner);
+    tcase_add_test(tcase, recovered_lease_excludes_the_handle_with_the_number_of_its_former_one);
     tcase_add_test(tcase, recovered_lock_stays_before_those_that_wait);
     tcase_add_test(tcase, shared_flocks_are_recovered_and_still_share);
     tcase_add_test(tcase, ticket_that_held_in_its_queue_is_recovered_at_its_place);
     tcase_add_loop_test(tcase, wait_is_not_recovered, BACKEND_EXCLUSIVE, BACKEND_SHARED + 1);
     if (subject->refuses_daemon_before) {
-        tcase_add_loop_test(tcase, request_of_the_daemon_before_changes_nothing, 0, G_N_ELEMENTS(requests));
+        tcase_add_loop_test(tcase, request_of_the_daemon_before_changes_nothing, 0, 2 * G_N_ELEMENTS(requests));
     }
     return tcase;
 }
