@@ -10,6 +10,7 @@
 
 #include "fs/control/control.h"
 #include "fs/daemon/restart.h"
+#include "fs/hold/guard.h"
 #include "fs/hold/handle.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/quota.h"
@@ -182,6 +183,7 @@ void fs_free(struct fs *fs)
     while (!LIST_EMPTY(&fs->handles)) {
         handle_discard(fs, LIST_FIRST(&fs->handles));
     }
+    guard_free_all(fs);
     g_hash_table_destroy(fs->records);
     directory_close_all(fs);
     control_free(fs);

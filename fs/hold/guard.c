@@ -135,3 +135,10 @@ unsigned guard_count(struct fs *fs)
     }
     return count;
 }
+
+void guard_free_all(struct fs *fs)
+{
+    while (!LIST_EMPTY(&fs->guards)) {
+        guard_free(fs, LIST_FIRST(&fs->guards));
+    }
+}

@@ -39,5 +39,7 @@ bool guard_covers_path(struct fs *fs, const char *path);
 void guard_end_path(struct fs *fs, const char *path);
 /* Frees expired guards, and returns how many are left. */
 unsigned guard_count(struct fs *fs);
+/* At the end of the daemon, when all handles are discarded. */
+void guard_free_all(struct fs *fs);
 
 #endif
