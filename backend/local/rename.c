@@ -33,21 +33,12 @@ static enum backend_result rename_keep(struct local *l, const struct backend_tic
                                        const struct backend_ticket *replaced, uint64_t *ret_sequence)
 {
     bool target = replaced && local_is_recorded(l, replaced);
-    struct local_lease lease = {
-        .name = name,
-        .fence = lockspace_next_fence(l->space),
-        .replaces = ticket->fence,
-        .target = target ? replaced->fence : 0,
-        .flags = (uint8_t)(LOCAL_LEASE_HELD | (ticket->mode == BACKEND_SHARED ? LOCAL_LEASE_SHARED : 0) |
-                           (target ? LOCAL_LEASE_TARGET : 0) | local_lease_handle_flag(ticket->kind)),
-        .kind = ticket->kind,
-        .segments = lockspace_ticket_segments(ticket),
-        .ttl = ticket->ttl,
-        .acquired = ticket->acquired,
-        .deadline = ticket->resting ? LOCAL_RESTING : ticket->deadline,
-        .meta = lockspace_ticket_meta(ticket),
-        .content = ticket->content,
-    };
+    struct local_lease lease;
+    local_store_describe_ticket(ticket, name, &lease);
+    lease.fence = lockspace_next_fence(l->space);
+    lease.replaces = ticket->fence;
+    lease.target = target ? replaced->fence : 0;
+    lease.flags |= target ? LOCAL_LEASE_TARGET : 0;
     enum backend_result result = local_store_put_lease(l->store, &lease);
     return result == BACKEND_OK ? local_commit(l, ret_sequence) : result;
 }

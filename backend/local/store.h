@@ -61,6 +61,8 @@ enum backend_result local_store_may_keep(struct local_store *store);
 /* Is there room for the renewals of `count` leases? */
 bool local_store_may_renew(struct local_store *store, size_t count);
 
+/* *ret_lease borrows the ticket's `name`. */
+void local_store_describe_ticket(const struct backend_ticket *ticket, const char *name, struct local_lease *ret_lease);
 /* BACKEND_OK, or BACKEND_UNREACHABLE once the journal failed, or BACKEND_FULL if
  * the disk is full or the record would be too long.  Ends, and a lease's renewals
  * and `granted` (the grant after a wait), are never FULL.

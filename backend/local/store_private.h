@@ -65,8 +65,6 @@ enum backend_result local_store_put(struct local_store *store, enum local_record
                                     size_t length);
 /* On a full disk one UNTIMED record replaces all renewals that follow. */
 enum backend_result local_store_put_untimed(struct local_store *store);
-/* *ret_lease borrows the ticket's `name`. */
-void local_store_describe_ticket(const struct backend_ticket *ticket, const char *name, struct local_lease *ret_lease);
 /* Puts the directory, as a restart must find it, into store->record. */
 void local_store_record_directory(struct local_store *store, const char *name,
                                   const struct backend_directory *directory);

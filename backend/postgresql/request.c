@@ -38,10 +38,9 @@ static void request_fill_claim(struct pq_parameters *f, struct postgresql *p, co
     pq_add_offset(f, claim->end);
 }
 
-static void request_fill_acquire(struct pq_parameters *f, const struct remote_request *request,
-                                 const struct remote_ticket *t)
+/* The first parameters of acquire and restore. */
+static void request_add_claimant(struct pq_parameters *f, const struct remote_ticket *t, const struct postgresql *p)
 {
-    const struct postgresql *p = postgresql_of(request);
     const char *leaf;
     char *path = pq_lock_path(t->lock->name, t->lock->sequence), *parent = remote_parent(remote_ticket_name(t), &leaf);
     pq_add_path(f, path);
@@ -52,6 +51,14 @@ static void request_fill_acquire(struct pq_parameters *f, const struct remote_re
     pq_add_text(f, p->mount);
     pq_add_text(f, p->identity);
     pq_add_number(f, t->head.kind);
+    g_free(path);
+    g_free(parent);
+}
+
+static void request_fill_acquire(struct pq_parameters *f, const struct remote_request *request,
+                                 const struct remote_ticket *t)
+{
+    request_add_claimant(f, t, postgresql_of(request));
     pq_add_number(f, t->head.mode);
     pq_add_number(f, t->head.ttl);
     pq_add_number(f, remote_ticket_liveness(t, t->head.ttl));
@@ -64,8 +71,6 @@ static void request_fill_acquire(struct pq_parameters *f, const struct remote_re
     pq_add_nonzero(f, t->head.fence);
     pq_add_bytes(f, t->meta);
     pq_add_bytes(f, t->head.content);
-    g_free(path);
-    g_free(parent);
 }
 
 static void request_on_acquired(void *arg, const struct pq_answer *given)
@@ -352,17 +357,7 @@ static void request_add_held(struct pq_parameters *f, const GArray *segments)
 static void request_fill_restore(struct pq_parameters *f, const struct remote_request *request,
                                  const struct remote_ticket *t)
 {
-    struct postgresql *p = postgresql_of(request);
-    const char *leaf;
-    char *path = pq_lock_path(t->lock->name, t->lock->sequence), *parent = remote_parent(remote_ticket_name(t), &leaf);
-    pq_add_path(f, path);
-    pq_add_path(f, parent);
-    pq_add_path(f, leaf);
-    pq_add_flag(f, t->lock->sequence);
-    pq_add_text(f, t->id);
-    pq_add_text(f, p->mount);
-    pq_add_text(f, p->identity);
-    pq_add_number(f, t->head.kind);
+    request_add_claimant(f, t, postgresql_of(request));
     pq_add_number(f, request->renewal.mode);
     pq_add_number(f, request->ttl);
     pq_add_number(f, request->renewal.left);
@@ -373,8 +368,6 @@ static void request_fill_restore(struct pq_parameters *f, const struct remote_re
     pq_add_number(f, clock_now() - t->head.acquired);
     pq_add_bytes(f, t->meta);
     pq_add_bytes(f, t->head.content);
-    g_free(path);
-    g_free(parent);
 }
 
 static void request_fill_release(struct pq_parameters *f, const struct remote_request *request,
