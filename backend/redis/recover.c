@@ -4,7 +4,7 @@
  * extended at once, many in a request, which costs the server little: a mount that comes late under load has time then
  * for what follows.  When all are found, each batch is recovered in one request, first those that are held by one
  * alone, which are renewed in the same step, then what is left, which is renewed when it is found, the nearest deadline
- * first (see keep.c of remote).  One whose owner is dead ends here when it would have ended before.
+ * first (see backend/remote/background.c).  One whose owner is dead ends here when it would have ended before.
  *
  * The mount is there when all of them are recovered, or as long after the beginning as a request takes at most: then
  * the rest is recovered while it serves.  With a server that is away nothing is found, and the leases run out; with one
