@@ -39,7 +39,7 @@ enum plan_idiom {
     IDIOM_CONVERT,
     IDIOM_HELPER,    /* a child that touches, and exits */
     IDIOM_HAND_OVER, /* one ends what another takes then */
-    IDIOM_CIRCLE,    /* two wait for each other */
+    IDIOM_CIRCLE,    /* two wait for each other, or would */
     IDIOM_INHERIT,   /* a child closes what its parent has opened */
     IDIOM_TOO_LARGE, /* a write that fails, and then close */
     IDIOM_LOSE,      /* to somebody who breaks it */
@@ -302,6 +302,25 @@ static void plan_circle(const struct plan_subject *s)
         struct act *act = plan_with(&pair[i % 2], ACT_SETLK);
         act->flags = LOCK_EX;
         act->start = act->end = (i + i / 2) % 2;
+        act->delay = i < 2 ? act->delay : 2500 * WORLD_MS; /* it certainly waits by then */
+    }
+    plan_with(&pair[1], ACT_CLOSE);
+    plan_with(&pair[0], ACT_CLOSE);
+}
+
+/* Two share it, by flock(2) or by records, and then each wants it alone. */
+static void plan_rivals(const struct plan_subject *s)
+{
+    struct plan_subject pair[2] = {*s, plan_another(s, false)};
+    enum act_kind kind = world_chance(600) ? ACT_FLOCK : ACT_SETLK;
+    for (int i = 0; i < 4; i++) {
+        if (i < 2) {
+            plan_open(&pair[i], O_RDWR | O_CREAT);
+        }
+        struct act *act = plan_with(&pair[i % 2], kind);
+        act->flags = i < 2 ? LOCK_SH : LOCK_EX;
+        act->start = 0;
+        act->end = JUDGE_BYTES_MAX;
         act->delay = i < 2 ? act->delay : 2500 * WORLD_MS; /* it certainly waits by then */
     }
     plan_with(&pair[1], ACT_CLOSE);
@@ -593,7 +612,11 @@ static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
         plan_hand_over(&s);
         break;
     case IDIOM_CIRCLE:
-        plan_circle(&s);
+        if (world_chance(500)) {
+            plan_circle(&s);
+        } else {
+            plan_rivals(&s);
+        }
         break;
     case IDIOM_INHERIT:
         plan_inherit(&s);
