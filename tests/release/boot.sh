@@ -16,6 +16,8 @@ prepare_system() {
     mkdir -p "$ROOT/root/leasefs/tests" "$ROOT/var/log/journal"
     cp -a "$SCRATCH/leasefs/tests/e2e" "$SCRATCH/leasefs/tests/release" "$SCRATCH/leasefs/tests/proxy.py" "$ROOT/root/leasefs/tests"
     cp -a "$SCRATCH/leasefs/fs" "$SCRATCH/leasefs/man" "$ROOT/root/leasefs"
+    quietly "$SCRATCH/build.log" make -C "$SCRATCH/leasefs" tests/stress/kills
+    cp "$SCRATCH/leasefs/tests/stress/kills" "$ROOT/root/leasefs"
     # shellcheck disable=SC2086 # several words
     [ -z "${BOOT_TESTS:-}" ] || printf '%s\n' $BOOT_TESTS >"$ROOT/root/leasefs/to-run"
     echo leasefs-boot >"$ROOT/etc/hostname"

@@ -3,7 +3,7 @@
 # system that boot.sh has made; ends with a reboot, and after that with the end.
 exec > >(sed -u 's/^/@@ /' >/dev/console) 2>&1
 # systemd's services have neither
-export HOME=/root LEASEFS=/usr/bin/leasefs E2E_LIMIT=1500 E2E_SLACK=5000
+export HOME=/root LEASEFS=/usr/bin/leasefs STRESS_PROGRAMS=/root/leasefs E2E_LIMIT=1500 E2E_SLACK=5000
 # shellcheck source=../e2e/lib.sh
 . /root/leasefs/tests/e2e/lib.sh
 STATE=/root/booted
