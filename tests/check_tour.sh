@@ -1,6 +1,6 @@
 #!/bin/bash
-# CONTRIBUTING.md's tour: every room is in it, every file and function that it names is there, and the way of a touch has
-# at most eight stops.  What the rest of the document names is there, too.
+# CONTRIBUTING.md: every room is in its tour, every file that it names exists and has the functions named with it, and the
+# way of a touch has at most eight stops.
 set -eu
 cd "${top_srcdir:-$(dirname "$0")/..}"
 
@@ -19,19 +19,20 @@ tell() { # COMPLAINTS DESCRIPTION
 }
 
 tour=$(sed -n '/^## A tour of the rooms/,/^## [^A]/p' CONTRIBUTING.md)
+touch=$(sed -n '/^### The way of a touch/,/^### The way of an answer/p' <<<"$tour")
 
 tell "$(find fs backend tests -name '*.[ch]' -o -name '*.sh' -o -name '*.lua' | sed 's|/[^/]*$||' | sort -u |
     while read -r room; do
         [ "$room" = tests ] || grep -qF "| \`$room\` | \`$room/" <<<"$tour" || echo "$room is not in the tour"
     done)" "every room is in the tour, with a file to start with"
 
-tell "$(grep -oE '(`|[ =])(fs|backend|tests|man|debian)/[a-z_0-9/.]*' CONTRIBUTING.md | tr -d '` =' | sort -u |
+tell "$(grep -oE '(`|[ =])(fs|backend|tests|man|debian)/[a-z_0-9/.-]*' CONTRIBUTING.md | tr -d '` =' | sort -u |
     while read -r file; do
         [ -e "$file" ] || [ -e "$file.c" ] || echo "$file: no such file, and no test"
     done)" "every file that is named is there"
 
 # "WORDS" (FILE), across lines.
-tell "$(tr '\n' ' ' <<<"$tour" | grep -oE '`[^`|]+` +\(`[^`]+`\)' | sed -E 's/^`([^`]+)` +\(`([^`]+)`\)$/\2 \1/' |
+tell "$(tr -s '\n ' ' ' <CONTRIBUTING.md | grep -oE '`[^`|]+` +\(`[^`]+`\)' | sed -E 's/^`([^`]+)` +\(`([^`]+)`\)$/\2 \1/' |
     while read -r file function; do
         case $function in
         *[!a-z_0-9]*) grep -qF -- "$function" "$file" || echo "$file has no $function" ;;
@@ -39,10 +40,10 @@ tell "$(tr '\n' ' ' <<<"$tour" | grep -oE '`[^`|]+` +\(`[^`]+`\)' | sed -E 's/^`
         esac
     done
     grep -qF 't->head.held = held' backend/lockspace/lockspace.c || echo "nothing grants in lockspace.c")" \
-    "every function of the tour is in the file that is named with it"
+    "every function is in the file that is named with it"
 
 # The next stop is called in the file of the one before it, or stands in a table of its own file.
-tell "$(sed -nE 's/^[0-9]+\. `([a-z_]+)` \(`([^`]+)`\).*/\2 \1/p' <<<"$tour" | {
+tell "$(sed -nE 's/^[0-9]+\. `([a-z_]+)` \(`([^`]+)`\).*/\2 \1/p' <<<"$touch" | {
     before=
     while read -r file function; do
         [ -z "$before" ] || grep -qE "[^a-z_]$function\(" "$before" || grep -qE "= $function," "$file" ||
@@ -51,7 +52,7 @@ tell "$(sed -nE 's/^[0-9]+\. `([a-z_]+)` \(`([^`]+)`\).*/\2 \1/p' <<<"$tour" | {
     done
 })" "each stop on the way of a touch leads to the next"
 
-stops=$(grep -cE '^[0-9]+\. `[a-z_]+` \(`' <<<"$tour" || true)
+stops=$(grep -cE '^[0-9]+\. `[a-z_]+` \(`' <<<"$touch" || true)
 tell "$([ "$stops" -gt 0 ] && [ "$stops" -le 8 ] || echo "$stops stops")" "the way of a touch has at most eight stops"
 
 echo "1..$number"
