@@ -307,12 +307,24 @@ static void attributes_changed(struct request *r)
     }
 }
 
+/* Nobody holds: of whose open files the caller could set what they will bring, if it opened them. */
+static bool attributes_are_of_own_user(struct request *r)
+{
+    struct handle *h;
+    LIST_FOREACH(h, &r->node->handles, link) {
+        if (h->uid == request_uid(r)) {
+            return true;
+        }
+    }
+    return request_uid(r) == 0;
+}
+
 /* Mode and owner: the holder's own.  Where nobody holds, what the caller's handles will bring. */
 static void attributes_change(struct request *r)
 {
     struct hold *hold = hold_find_shown(r->node);
     struct handle *h = hold ? NULL : attributes_own_handle(r);
-    if (hold && !hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
+    if (hold ? !hold_allows_change(r->fs, hold, request_caller(r), request_uid(r)) : !attributes_are_of_own_user(r)) {
         request_reply(r, -EPERM);
         return;
     }

@@ -763,6 +763,20 @@ START_TEST(lock_of_a_handle_that_made_nothing_has_its_openers_umask)
 }
 END_TEST
 
+/* Nobody holds, or a server that lost the lock says so. */
+START_TEST(another_user_may_not_change_the_mode_of_what_nobody_holds)
+{
+    w->uid = 1000;
+    struct wire_file idle = wire_created(w, "L", O_RDONLY);
+    w->pid = bob;
+    ck_assert_int_eq(change_mode(idle.node, S_IFREG | 0600), 0);
+    w->uid = 1001;
+    ck_assert_int_eq(change_mode(idle.node, S_IFREG | 0600), EPERM);
+    w->uid = 0;
+    ck_assert_int_eq(change_mode(idle.node, S_IFREG | 0600), 0);
+}
+END_TEST
+
 START_TEST(mode_changed_through_an_idle_handle_is_its_own)
 {
     be(bob, BOB, 0666);
@@ -1233,6 +1247,7 @@ int main(void)
     tcase_add_test(cases, lock_is_its_openers_whoever_asks_for_it);
     tcase_add_test(cases, mode_of_a_lock_has_permissions_only);
     tcase_add_test(cases, lock_of_a_handle_that_made_nothing_has_its_openers_umask);
+    tcase_add_test(cases, another_user_may_not_change_the_mode_of_what_nobody_holds);
     tcase_add_test(cases, mode_changed_through_an_idle_handle_is_its_own);
     tcase_add_test(cases, older_handle_reads_only_what_its_opener_may);
     tcase_add_test(cases, byte_range_is_read_through_its_own_handle);
