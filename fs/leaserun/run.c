@@ -106,13 +106,15 @@ static clock_ms run_next(struct run *r)
 /* Does what the time calls for, and sets the timer for the next. */
 static void run_check(struct run *r)
 {
-    if (!r->unwatched && clock_now() >= r->next) {
+    clock_ms now = clock_now(), last = leaserun_set_last_moment(r->set);
+    if (!r->unwatched && now >= r->next) {
         leaserun_watchdog_continue(&r->command.watchdog);
     }
-    if (clock_now() >= r->next && r->phase != RUN_KILLS) {
-        leaserun_set_measure(r->set, &r->command.target, clock_now() - r->next);
+    if (now >= r->next && now < last && r->phase != RUN_KILLS) { /* later there is no time to measure */
+        leaserun_set_measure(r->set, &r->command.target, now - r->next);
+        now = clock_now();
+        last = leaserun_set_last_moment(r->set);
     }
-    clock_ms now = clock_now(), last = leaserun_set_last_moment(r->set);
     bool lost = r->set->lost || r->unwatched || r->watchdog_killed;
     if (r->phase == RUN_HOLDS && (lost || (!r->command.ended && now >= last - run_grace(r)))) {
         run_end(r);

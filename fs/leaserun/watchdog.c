@@ -124,7 +124,10 @@ static void watchdog_check(struct watchdog *w)
         w->wakes = CLOCK_NEVER;
         return;
     }
-    leaserun_set_measure(w->set, w->target, now - w->wakes);
+    if (w->phase != WATCHDOG_KILLS && now < watchdog_moment(w)) { /* later there is no time to measure */
+        leaserun_set_measure(w->set, w->target, now - w->wakes);
+        now = clock_now();
+    }
     clock_ms moment = watchdog_moment(w);
     if (w->phase == WATCHDOG_KILLS || now >= moment) {
         watchdog_kill(w);
