@@ -13,6 +13,8 @@
  * replicas had confirmed the marker of the closed store.  As many nodes had confirmed every term that an older master
  * granted, so one node had confirmed both.  That node had the term before it followed the new master.  So the term
  * began before the mount began to measure.
+ * The new master may not have heard of the term, so it must not be longer than what each mount reports of itself:
+ * own_term, which is the mount's ttl=.
  *
  * The store decides all this in one atomic step, which reads the marker and may write it: see struct epoch_store.
  * backend/redis/script/enter.lua is one.

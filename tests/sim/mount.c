@@ -189,6 +189,7 @@ static int mount_open_store(struct mount *mount, struct backend **ret, char *err
                  .retry_max = MIN(MAX(third / 2, REDIS_RETRY_MIN), REDIS_RETRY_MAX),
                  .seed = (uint32_t)world_random()},
         .seed = (uint32_t)world_random(),
+        .term = mount->given.ttl,
         .identity = identity,
     };
     if (mount->given.store == MOUNT_REDLOCK) {

@@ -93,6 +93,7 @@ z|backend/zookeeper/session.c|z->ready &&\n               clock_now() - z->heart
 q|backend/redlock/script/hold.lua|elseif give and last_number() <= tonumber(number) then|elseif give then
 m+|backend/lockspace/grant.c|    if (guard == 0) {|    if (true) {
 r+|backend/redis/script/revoke.lua|  if left > 0 then|  if false then
+w|backend/remote/epoch.c|    int64_t longest = e->own_term;|    int64_t longest = 0;
 """
 
 
