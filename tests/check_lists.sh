@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every source and test is listed in Makefile.am, so that it is built, run and distributed: a file that is only in the
-# checkout is one that nobody else has.  Nor is there one that git knows and the archive of make dist lacks.
+# checkout is missing for everybody else.  And the archive of make dist has every file of the repository.
 set -eu
 export LC_ALL=C
 cd "${top_srcdir:-$(dirname "$0")/..}"

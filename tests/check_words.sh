@@ -1,13 +1,12 @@
 #!/bin/bash
 # Words that are gone from names and comments: one thing has one plain name, which a reader who is new here can guess.
-# A room is held to them from the day that it stands in `rooms`; its comments, from the day that it stands in `prose`.
 set -eu
 export LC_ALL=C
 cd "${top_srcdir:-$(dirname "$0")/..}"
 
-# Folders, with all below them, and files whose names are converted; and those whose comments are.
-rooms='fs backend'
-prose='fs backend'
+# Whose names are held to the words, and whose comments: folders, with all below them, and files.
+rooms='fs backend tests'
+prose='fs backend tests'
 
 # Parts of names, between underscores: of a variable, field, function, type, macro or file.  In place of
 #   kin, odd         identity, compatible, conflict       told, untold    event, reported, invalidate
@@ -84,7 +83,7 @@ tell "$(halves code $(sources $rooms) | grep -iE ":.*(^|[^A-Za-z0-9])($pattern)(
     grep -vE '^[^:]*:[0-9]+: *#include' || true)" "no name has a word that is gone"
 
 # shellcheck disable=SC2046,SC2086
-tell "$(sources $rooms | sed 's|.*/\([^/]*\)[.][a-z]*$|& \1|' | grep -E "(^| |_)($pattern|ask|turn|keep|without|term|size|call|change)\$" ||
+tell "$(sources fs backend | sed 's|.*/\([^/]*\)[.][a-z]*$|& \1|' | grep -E "(^| |_)($pattern|ask|turn|keep|without|term|size|call|change)\$" ||
     true)" "no file has a name that is gone"
 
 pattern=$(tr '\n' '|' <<<"$phrases" | sed 's/|$//')

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Names that would be keys of the store's own, and a neighbour on the Redis server who writes what it likes: neither
-# another user nor another program there takes more than what it names.
+# Names that would be keys of the store itself, and another client of the Redis server that writes anything: neither
+# gets more than the lock that it names.
 # shellcheck source=attack.sh
 . "$(dirname "$0")/attack.sh"
 # shellcheck source=../e2e/redis.sh

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Limits: a user who takes all that can be taken keeps neither another user nor root from locking.
+# Limits: a user who takes as much as possible does not keep other users and root from locking.
 # shellcheck source=attack.sh
 . "$(dirname "$0")/attack.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Who is outside of a directory of mode 0700 learns nothing of what is in it and changes nothing there, by any request: not
-# of names that are free either, nor of those that the kernel has kept for others, nor by watching the directory.  (The last
-# is why the kernel is to look at permissions: it asks nobody before it lets somebody watch a directory that it knows.)
+# A user without rights on a directory of mode 0700 learns nothing of its content and changes nothing there, by any
+# request: also about free names and names that the kernel has cached for others, and by watching the directory. (The
+# last needs the kernel's own permission check: it lets a user watch a cached directory without a request.)
 # shellcheck source=attack.sh
 . "$(dirname "$0")/attack.sh"
 command -v inotifywait >/dev/null || skip_all "no inotifywait (package inotify-tools)"

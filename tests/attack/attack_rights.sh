@@ -1,6 +1,6 @@
 #!/bin/bash
-# Rights belong to holders: what another user tries who joins a lock, has its name open, or had it open before it was
-# taken; and who tries to break, release, move, change or read what is somebody else's.  On one mount, and from another.
+# Rights belong to holders: another user joins a lock, has its name open, or had it open before it was taken; and tries
+# to break, release, move, change or read another's lock.  On one mount, and from another.
 # shellcheck source=attack.sh
 . "$(dirname "$0")/attack.sh"
 # shellcheck source=../e2e/redis.sh

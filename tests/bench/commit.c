@@ -1,10 +1,9 @@
-/* commit: what a disk takes of records that must be on it, with group commit.
+/* commit: the throughput of a disk for synced records, with group commit.
  *
  *     commit DIRECTORY MS CALLERS
  *         CALLERS threads append a record to one file, over and over, and wait until
- *         it is on the disk.  While one of them is in fdatasync(2), the others append;
- *         the next one takes all of these along.  Prints how many there were for a
- *         second.
+ *         it is synced.  While one of them is in fdatasync(2), the others append; the
+ *         next call syncs all of these.  Prints the records for a second.
  */
 #include <errno.h>
 #include <fcntl.h>

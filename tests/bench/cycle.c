@@ -1,15 +1,15 @@
-/* cycle: what it takes to acquire a lock and to release it, and what lies around that.
+/* cycle: the time to acquire and release a lock, and of calls around that.
  *
  *     cycle FILE COUNT [WHAT]
  *         COUNT times, after some to warm up:
- *         lease    open(O_CREAT|O_EXCL), close, unlink; this is what it does by default
- *         flock    lock and unlock, of a file that is open
- *         touch    as touch(1) does it, of a file that another holds: refused
- *         held     stat, of a file that is there
- *         free     stat, of one that is not
+ *         lease    open(O_CREAT|O_EXCL), close, unlink (default)
+ *         flock    lock and unlock an open file
+ *         touch    like touch(1), on a file that another holds: refused
+ *         held     stat of an existing file
+ *         free     stat of a missing one
  *         ticket   open(O_CREAT), flock, close: FILE ends in '-'
  *
- * Prints the median, 90 and 99 percent in nanoseconds, and of a lease the medians
+ * Prints the median, 90 and 99 percent in nanoseconds, and for a lease the medians
  * of the three calls.
  */
 #include <errno.h>

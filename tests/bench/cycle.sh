@@ -1,7 +1,7 @@
 #!/bin/bash
 # cycle.sh: the cost of open(O_CREAT|O_EXCL), close, unlink through the mount against a FUSE filesystem that does
-# nothing.  Both are mounted at once, and measured in the order A B B A until the rounds are through; daemon and
-# program on one CPU, and where the scheduler puts them.  Goal: 1.10.  Says whether the kernel asked both the same.
+# nothing.  Both are mounted at once, and measured in the order A B B A until the rounds are through; daemon and program
+# on one CPU, and where the scheduler puts them.  Goal: 1.10.  Prints whether the kernel sent both the same requests.
 #
 #     tests/bench/cycle.sh [BACKEND…]        memory, tmpfs, disk (local stores there); default: all
 #

@@ -1,8 +1,7 @@
-/* lockspace_memory: prints what the lockspace costs.
+/* lockspace_memory: prints the cost of the lockspace.
  *
- * Bytes of heap for each of a million leases; processor time of acquire and release with a
- * thousand and with a million held; time of a hand-over with ten to ten thousand
- * that wait.  A measurement, not a test: it asserts nothing.
+ * Bytes of heap for each of a million leases; processor time of acquire and release with a thousand and with a million
+ * held; time of a hand-over with ten to ten thousand waiters.  A measurement, not a test: it asserts nothing.
  */
 #include "backend/lockspace/lockspace.h"
 

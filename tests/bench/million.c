@@ -1,18 +1,17 @@
-/* million: what very many leases cost, and how they end.
+/* million: the cost of very many leases, and of their end.
  *
  *     million DIRECTORY COUNT DAEMON-PID
- *         Acquires COUNT leases in an empty directory of a mount.  Prints what
- *         open(O_CREAT|O_EXCL) and close cost with a thousand held and with COUNT,
- *         on the same CPU as the daemon, and the daemon's memory for each.  Then
- *         gives all of them a fixed TTL so that they end within one second, while
- *         another process goes on with cycles and notes how long its slowest
- *         request took, on any CPU.  Where it may, it does so a second time with
- *         all of them ahead of whatever else runs there (SCHED_FIFO), as on a
- *         machine that nobody else uses.
+ *         Acquires COUNT leases in an empty directory of a mount.  Prints the time of
+ *         open(O_CREAT|O_EXCL) and close with a thousand held and with COUNT, on the
+ *         same CPU as the daemon, and the daemon's memory for each.  Then sets a fixed
+ *         TTL for all of them so that they end within one second, while another
+ *         process makes cycles on any CPU and measures its slowest request.  If it
+ *         may, it does so a second time with all of them ahead of other processes
+ *         (SCHED_FIFO), as on an idle machine.
  *
  * Lines that begin with row= are for programs: words NAME=VALUE.
  *
- * The mount's own TTL should be long, so that renewal does not get between.
+ * The mount's own TTL should be long, so that no renewal happens meanwhile.
  */
 #include <dirent.h>
 #include <errno.h>

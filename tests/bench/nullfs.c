@@ -1,13 +1,12 @@
-/* nullfs: a FUSE filesystem that does nothing, to measure leasefs against.
+/* nullfs: a FUSE filesystem that does nothing, to compare leasefs with.
  *
  *     nullfs [-d] [-o OPTIONS] MOUNTPOINT
  *         stays in the foreground until it is unmounted or ended by a signal.
  *
- * It answers what open(O_CREAT|O_EXCL), close, unlink and flock ask, with the
- * kernel caching that leasefs allows: names and their absence are kept, attributes
- * of files are not, reads and writes are direct.  It remembers nothing: every name
- * is free and every file a new one, but for `held`, which is always there and
- * whose times cannot be set, and names that end in '-', which are not kept.
+ * It answers the requests of open(O_CREAT|O_EXCL), close, unlink and flock, and lets the kernel cache as leasefs does:
+ * names and their absence, but not attributes of files; reads and writes are direct.  It keeps no state: every name is
+ * free and every file a new one, except `held`, which always exists and whose times cannot be set, and names that end
+ * in '-', which are not cached.
  */
 #define FUSE_USE_VERSION 31
 #include <errno.h>

@@ -1,5 +1,4 @@
-/* redis_cycle: what it takes to acquire and to release a lock with nothing but
- * Redis' own means, as its clients do it.
+/* redis_cycle: the time to acquire and release a lock with Redis alone, as its clients do it.
  *
  *     redis_cycle SERVER KEY COUNT
  *         COUNT times SET KEY token NX PX, and compare-and-delete by EVALSHA, one

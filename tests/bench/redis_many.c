@@ -1,4 +1,4 @@
-/* redis_many: many that take and release locks of their own at the same time.
+/* redis_many: many processes that take and release locks of their own at the same time.
  *
  *     redis_many mounts MS COUNT MOUNTPOINT…
  *         COUNT processes, spread over the mounts, each with
@@ -8,10 +8,10 @@
  *         removes one name at a time in a directory.
  *     redis_many server MS COUNT SOCKET
  *         COUNT connections to a Redis server, each with the requests of one cycle
- *         over and over: as MONITOR shows them, a line each, on standard input.
- *         In each, the lock's name PLACE and the token are made the connection's.
+ *         over and over: from standard input, a line each, as MONITOR prints them.
+ *         Each connection replaces the lock's name PLACE and the token by its own.
  *
- * Prints how many cycles there were for a second.
+ * Prints the cycles for a second.
  */
 #include <ctype.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* samples: durations that were measured, and what lies in the middle of them. */
+/* samples: measured durations, and their percentiles. */
 #ifndef TESTS_BENCH_SAMPLES_H
 #define TESTS_BENCH_SAMPLES_H
 

@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PATIENCE 20.0 /* seconds, for each wait */
+#define TIME_LIMIT 20.0 /* seconds, for each wait */
 
 struct backend *contract_backend, *contract_one, *contract_other;
 
 static const struct contract *subject;
 struct ev_loop *contract_loop;
 uint64_t contract_began;
-static ev_timer patience;
+static ev_timer time_limit;
 static GPtrArray *kept; /* GBytes that end with the scenario */
 static GString *listing;
 static unsigned event_number;
@@ -88,22 +88,22 @@ static void on_gone(void *context, const char *name)
 static const struct backend_events events = {
     .granted = on_granted, .due = on_due, .ended = on_ended, .wanted = on_wanted, .gone = on_gone};
 
-static void give_up(struct ev_loop *l, ev_timer *timer, int revents)
+static void on_time_limit(struct ev_loop *l, ev_timer *timer, int revents)
 {
     (void)l, (void)timer, (void)revents;
-    ck_abort_msg("waited %g s for what did not happen", PATIENCE);
+    ck_abort_msg("waited %g s for what did not happen", TIME_LIMIT);
 }
 
-void contract_patience(void)
+void contract_restart_time_limit(void)
 {
     ev_now_update(contract_loop);
-    ev_timer_again(contract_loop, &patience);
+    ev_timer_again(contract_loop, &time_limit);
 }
 
 void contract_start(struct backend *b)
 {
     contract_backend = b;
-    contract_patience();
+    contract_restart_time_limit();
     backend_start(b, contract_loop, &events, NULL);
 }
 
@@ -111,8 +111,8 @@ void contract_setup(void)
 {
     contract_began = clock_wall_us();
     contract_loop = ev_loop_new(EVFLAG_AUTO);
-    ev_init(&patience, give_up);
-    patience.repeat = PATIENCE;
+    ev_init(&time_limit, on_time_limit);
+    time_limit.repeat = TIME_LIMIT;
     kept = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
     listing = g_string_new(NULL);
     if (subject->open)
@@ -123,7 +123,7 @@ void contract_teardown(void)
 {
     backend_free(contract_backend);
     contract_backend = NULL;
-    ev_timer_stop(contract_loop, &patience);
+    ev_timer_stop(contract_loop, &time_limit);
     ev_loop_destroy(contract_loop);
     g_ptr_array_unref(kept);
     g_string_free(listing, TRUE);
@@ -160,7 +160,7 @@ void contract_poll(void)
 /* --- calls --- */
 
 struct answer {
-    bool told;
+    bool reported;
     const struct backend_claim *claim; /* of an acquire */
     struct contract_acquired acquired;
     enum backend_result result;
@@ -173,15 +173,15 @@ static void on_done(void *arg, enum backend_result result)
 {
     struct answer *answer = arg;
 
-    ck_assert_msg(!answer->told, "completed twice");
-    answer->told = true;
+    ck_assert_msg(!answer->reported, "completed twice");
+    answer->reported = true;
     contract_end_turn();
     answer->result = result;
 }
 
 static enum backend_result wait_done(struct answer *answer)
 {
-    CONTRACT_UNTIL(answer->told);
+    CONTRACT_UNTIL(answer->reported);
     return answer->result;
 }
 
@@ -190,11 +190,11 @@ static void on_acquired(void *arg, enum backend_result result, struct backend_ti
 {
     struct answer *answer = arg;
 
-    ck_assert_msg(!answer->told, "completed twice");
+    ck_assert_msg(!answer->reported, "completed twice");
     ck_assert_msg((ticket != NULL) == (result == BACKEND_OK || result == BACKEND_QUEUED), "ticket with %s",
                   backend_result_name(result));
     ck_assert_msg((holder != NULL) == (result == BACKEND_BUSY), "holder with %s", backend_result_name(result));
-    answer->told = true;
+    answer->reported = true;
     contract_end_turn();
     answer->acquired = (struct contract_acquired){.result = result, .ticket = ticket, .holder = holder != NULL};
     if (ticket) { /* now: it may end in the loop's same turn */
@@ -219,8 +219,8 @@ struct contract_acquired contract_acquire(const char *name, const struct backend
     struct answer answer = {.claim = claim};
     struct backend_ticket *ticket = backend_acquire(contract_backend, name, claim, on_acquired, &answer);
 
-    ck_assert_msg(ticket || answer.told, "neither a ticket nor an answer");
-    CONTRACT_UNTIL(answer.told);
+    ck_assert_msg(ticket || answer.reported, "neither a ticket nor an answer");
+    CONTRACT_UNTIL(answer.reported);
     if (answer.acquired.ticket) {
         ck_assert_ptr_eq(answer.acquired.ticket, ticket);
     }
@@ -410,9 +410,9 @@ static void on_known(void *arg, enum backend_result result, const struct backend
 {
     struct answer *answer = arg;
 
-    ck_assert_msg(!answer->told, "completed twice");
+    ck_assert_msg(!answer->reported, "completed twice");
     ck_assert_int_eq(result, BACKEND_OK);
-    answer->told = true;
+    answer->reported = true;
     contract_end_turn();
     answer->info = *info;
     keep(info->meta);
@@ -425,7 +425,7 @@ struct backend_info contract_stat(const char *name)
     struct answer answer = {0};
 
     backend_stat(contract_backend, name, on_known, &answer);
-    CONTRACT_UNTIL(answer.told);
+    CONTRACT_UNTIL(answer.reported);
     return answer.info;
 }
 
@@ -437,7 +437,7 @@ struct backend_info contract_test_and_release(const char *name, const struct bac
     backend_test(contract_backend, name, claim, on_known, &answer);
     if (ticket)
         backend_release(contract_backend, ticket, NULL, NULL);
-    CONTRACT_UNTIL(answer.told);
+    CONTRACT_UNTIL(answer.reported);
     return answer.info;
 }
 
@@ -450,8 +450,8 @@ static void on_listed(void *arg, enum backend_result result, const struct backen
 {
     struct answer *answer = arg;
 
-    ck_assert_msg(!answer->told, "completed twice");
-    answer->told = true;
+    ck_assert_msg(!answer->reported, "completed twice");
+    answer->reported = true;
     contract_end_turn();
     answer->result = result;
     answer->listed = count;
@@ -470,7 +470,7 @@ const char *contract_list(const char *directory, size_t part)
 
     g_string_truncate(listing, 0);
     while (answer.listed) {
-        answer.told = false;
+        answer.reported = false;
         backend_list(contract_backend, directory, answer.last ? answer.last : "", part, on_listed, &answer);
         ck_assert_int_eq(wait_done(&answer), BACKEND_OK);
         ck_assert_uint_le(answer.listed, part);
@@ -483,7 +483,7 @@ static void on_tickets(void *arg, enum backend_result result, const struct backe
 {
     struct answer *answer = arg;
 
-    answer->told = true;
+    answer->reported = true;
     contract_end_turn();
     answer->result = result;
     answer->listed = count;
@@ -508,7 +508,7 @@ const char *contract_tickets(const char *directory, size_t part)
 
     g_string_truncate(listing, 0);
     while (answer.listed) {
-        answer.told = false;
+        answer.reported = false;
         backend_tickets(contract_backend, directory, answer.last ? answer.last : "", part, on_tickets, &answer);
         ck_assert_int_eq(wait_done(&answer), BACKEND_OK);
         ck_assert_uint_le(answer.listed, part);

@@ -1,9 +1,8 @@
-/* contract: what every backend does, as one list of scenarios.
+/* contract: what every backend must do, as one list of scenarios.
  *
- * A program for a backend tells how to open an empty store and runs
- * contract_suite.  Scenarios drive the backend through backend.h alone, from a
- * loop of their own, do not assume that a completion comes before its call
- * returns, use short real terms, and wait for what is to happen.
+ * A program for a backend has functions that open an empty store, and runs contract_suite.  Scenarios use only
+ * backend.h, on a loop of their own.  They do not assume that a completion comes before its call returns, use short
+ * real terms, and wait for conditions.
  */
 #ifndef TESTS_CONTRACT_H
 #define TESTS_CONTRACT_H
@@ -69,14 +68,15 @@ void contract_setup(void);
 void contract_teardown(void);
 
 /* Fixtures of two mounts; calls go to contract_backend, which is one of them.  A scenario may free contract_one and
- * open it anew. */
+ * open it again. */
 extern struct backend *contract_one, *contract_other;
 void contract_setup_two(void);
 void contract_teardown_two(void);
 
-/* One turn of the loop; ends the check 20 s after the last call of contract_patience: what is slow is not stuck. */
+/* One turn of the loop; ends the check 20 s after the last call of contract_restart_time_limit: what is slow is not
+ * stuck. */
 void contract_turn(void);
-void contract_patience(void);
+void contract_restart_time_limit(void);
 /* The same without waiting. */
 void contract_poll(void);
 /* For callbacks: the turn ends with them, instead of waiting for more. */
@@ -84,12 +84,12 @@ void contract_end_turn(void);
 
 #define CONTRACT_UNTIL(condition)                                                                                      \
     do {                                                                                                               \
-        contract_patience();                                                                                           \
+        contract_restart_time_limit();                                                                                 \
         while (!(condition))                                                                                           \
             contract_turn();                                                                                           \
     } while (0)
 
-/* What was told of one ticket: its claim's `user`. */
+/* The answer and the events of one ticket: its claim's `user`. */
 struct contract_log {
     unsigned granted, due, wanted, ended;
     enum backend_end why;
@@ -104,7 +104,7 @@ struct backend_claim contract_claim(enum backend_kind kind, struct contract_log 
 struct contract_acquired {
     enum backend_result result;
     struct backend_ticket *ticket;
-    bool holder; /* was told; its kind, fence and ticket: */
+    bool holder; /* was given; its kind, fence and ticket follow */
     enum backend_kind kind;
     uint64_t fence;
     struct backend_ticket *holding;

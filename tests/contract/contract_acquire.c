@@ -1,4 +1,4 @@
-/* contract_acquire: acquiring, converting, changing and taking away. */
+/* contract_acquire: acquire, convert, set and revoke. */
 #include "tests/contract/contract.h"
 
 START_TEST(free_name_is_granted)
@@ -16,7 +16,7 @@ START_TEST(free_name_is_granted)
 }
 END_TEST
 
-START_TEST(held_name_is_busy_and_tells_its_holder)
+START_TEST(held_name_is_busy_and_names_its_holder)
 {
     struct contract_log log = {0}, other = {0};
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
@@ -100,7 +100,7 @@ START_TEST(fencing_tokens_of_a_new_store_begin_at_the_clock)
 END_TEST
 
 /* In .leasefs/status they stand beside the daemon's. */
-START_TEST(what_a_store_tells_of_itself_has_keys_of_its_own)
+START_TEST(status_of_a_store_has_keys_of_its_own)
 {
     static const char *const daemons[] = {
         "version", "mount",   "host",    "pid",  "started", "backend", "address",    "safety",       "state", "since",
@@ -202,7 +202,7 @@ static enum backend_result ask_by(uint64_t handle, uint64_t lock_owner, uint64_t
     return get_by(handle, lock_owner, start, end).result;
 }
 
-START_TEST(lock_owner_is_kin_to_the_first_handle_by_which_it_has_asked)
+START_TEST(lock_owner_is_compatible_with_its_first_handle)
 {
     ck_assert_int_eq(ask_by(1, 8, 0, 9), BACKEND_OK);
     ck_assert_int_eq(ask_by(2, 8, 0, 4), BACKEND_OK);
@@ -235,7 +235,7 @@ START_TEST(lock_owner_is_excluded_by_the_flock_of_another_handle)
 }
 END_TEST
 
-START_TEST(handle_that_waits_is_let_in_when_its_lock_owner_is_left)
+START_TEST(handle_that_waits_is_granted_beside_its_own_lock_owner)
 {
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = contract_claim(BACKEND_FCNTL, &log[0]);
@@ -261,7 +261,7 @@ START_TEST(handle_that_waits_is_let_in_when_its_lock_owner_is_left)
 }
 END_TEST
 
-START_TEST(handle_that_waits_for_a_lock_owner_waits_on_when_that_asks_by_it)
+START_TEST(handle_that_waits_for_a_lock_owner_waits_on_when_that_claims_through_it)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
@@ -325,7 +325,7 @@ START_TEST(content_may_be_64_kib_of_any_bytes)
 }
 END_TEST
 
-START_TEST(stat_tells_who_holds)
+START_TEST(stat_shows_the_holder)
 {
     struct contract_log log = {0};
     bool shares = contract_can(BACKEND_CAN_SHARE);
@@ -349,7 +349,7 @@ START_TEST(stat_tells_who_holds)
 }
 END_TEST
 
-START_TEST(test_tells_what_stands_in_the_way_and_takes_nothing)
+START_TEST(test_shows_the_conflict_and_takes_nothing)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, NULL);
@@ -416,7 +416,7 @@ START_TEST(upgrade_is_busy_while_others_share)
 }
 END_TEST
 
-START_TEST(revoking_by_token_releases_and_tells_the_holder)
+START_TEST(revoking_by_token_releases_and_reports_to_the_holder)
 {
     struct contract_log log = {0};
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
@@ -432,10 +432,10 @@ START_TEST(revoking_by_token_releases_and_tells_the_holder)
 }
 END_TEST
 
-/* How often the end of a ticket had been told when its revocation was complete. */
+/* How often the end of a ticket had been reported when its revocation completed. */
 struct seen {
     const struct contract_log *log;
-    bool told;
+    bool reported;
     unsigned ended;
 };
 
@@ -444,12 +444,12 @@ static void on_revoked(void *arg, enum backend_result result)
     struct seen *seen = arg;
 
     ck_assert_int_eq(result, BACKEND_OK);
-    seen->told = true;
+    seen->reported = true;
     seen->ended = seen->log->ended;
     contract_end_turn();
 }
 
-START_TEST(revoking_is_complete_when_the_holders_have_been_told)
+START_TEST(revoking_is_complete_when_the_holders_have_the_event)
 {
     for (unsigned i = 0; i < 100; i++) {
         struct contract_log log = {0};
@@ -457,7 +457,7 @@ START_TEST(revoking_is_complete_when_the_holders_have_been_told)
         struct seen seen = {.log = &log};
 
         backend_revoke(contract_backend, "a", i % 2 ? ticket->fence : 0, on_revoked, &seen);
-        CONTRACT_UNTIL(seen.told);
+        CONTRACT_UNTIL(seen.reported);
         ck_assert_uint_eq(seen.ended, 1);
     }
 }
@@ -528,7 +528,7 @@ static void set_flag(void *arg, enum backend_result result)
 }
 
 /* Between the end of a ticket and its event its user does not know yet. */
-START_TEST(ticket_that_has_ended_is_stale_until_its_user_is_told)
+START_TEST(ticket_that_has_ended_is_stale_until_its_end_is_reported)
 {
     struct contract_log log = {0};
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
@@ -561,7 +561,7 @@ START_TEST(release_of_a_ticket_that_has_ended_silences_its_event)
     backend_revoke(contract_backend, "a", ticket->fence, set_flag, &revoked);
     backend_release(contract_backend, ticket, set_flag, &released);
     CONTRACT_UNTIL(revoked && released);
-    /* another end that was told later has been told */
+    /* a later end has been reported */
     contract_get("b", BACKEND_LEASE, &other);
     ck_assert_int_eq(contract_revoke("b", 0), BACKEND_OK);
     CONTRACT_UNTIL(other.ended);
@@ -591,32 +591,32 @@ TCase *contract_acquire_case(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
     tcase_add_test(tcase, free_name_is_granted);
-    tcase_add_test(tcase, held_name_is_busy_and_tells_its_holder);
+    tcase_add_test(tcase, held_name_is_busy_and_names_its_holder);
     tcase_add_test(tcase, every_kind_excludes_every_kind);
     tcase_add_test(tcase, released_name_is_free_again);
     tcase_add_test(tcase, other_names_are_free);
     tcase_add_test(tcase, fencing_tokens_of_a_name_only_grow);
     tcase_add_test(tcase, fencing_tokens_of_a_new_store_begin_at_the_clock);
-    tcase_add_test(tcase, what_a_store_tells_of_itself_has_keys_of_its_own);
+    tcase_add_test(tcase, status_of_a_store_has_keys_of_its_own);
     tcase_add_test(tcase, name_in_a_missing_directory_is_missing);
     tcase_add_test(tcase, name_of_a_directory_is_refused);
     tcase_add_test(tcase, tickets_of_one_handle_do_not_exclude_each_other);
     tcase_add_test(tcase, two_lock_owners_on_one_handle_exclude_each_other);
-    tcase_add_test(tcase, lock_owner_is_kin_to_the_first_handle_by_which_it_has_asked);
+    tcase_add_test(tcase, lock_owner_is_compatible_with_its_first_handle);
     tcase_add_test(tcase, lock_owner_is_excluded_by_the_flock_of_another_handle);
-    tcase_add_test(tcase, handle_that_waits_is_let_in_when_its_lock_owner_is_left);
-    tcase_add_test(tcase, handle_that_waits_for_a_lock_owner_waits_on_when_that_asks_by_it);
+    tcase_add_test(tcase, handle_that_waits_is_granted_beside_its_own_lock_owner);
+    tcase_add_test(tcase, handle_that_waits_for_a_lock_owner_waits_on_when_that_claims_through_it);
     tcase_add_test(tcase, meta_and_content_are_what_was_claimed_and_set);
     tcase_add_test(tcase, content_may_be_64_kib_of_any_bytes);
-    tcase_add_test(tcase, stat_tells_who_holds);
-    tcase_add_test(tcase, test_tells_what_stands_in_the_way_and_takes_nothing);
+    tcase_add_test(tcase, stat_shows_the_holder);
+    tcase_add_test(tcase, test_shows_the_conflict_and_takes_nothing);
     tcase_add_test(tcase, converting_keeps_the_token_and_never_lets_go);
     tcase_add_test(tcase, upgrade_is_busy_while_others_share);
-    tcase_add_test(tcase, revoking_by_token_releases_and_tells_the_holder);
-    tcase_add_test(tcase, revoking_is_complete_when_the_holders_have_been_told);
+    tcase_add_test(tcase, revoking_by_token_releases_and_reports_to_the_holder);
+    tcase_add_test(tcase, revoking_is_complete_when_the_holders_have_the_event);
     tcase_add_test(tcase, breaking_ends_all_holders);
     tcase_add_test(tcase, what_matches_ends_if_all_of_it_does);
-    tcase_add_test(tcase, ticket_that_has_ended_is_stale_until_its_user_is_told);
+    tcase_add_test(tcase, ticket_that_has_ended_is_stale_until_its_end_is_reported);
     tcase_add_test(tcase, release_of_a_ticket_that_has_ended_silences_its_event);
     tcase_add_test(tcase, counts_follow);
     return tcase;

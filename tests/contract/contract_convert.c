@@ -43,7 +43,7 @@ static struct attempt {
     struct contract_log log, claimed, theirs; /* of what was held before, of the claim, and of the other mount's */
     const struct contract_log *holds;         /* one of the first two: what is held now, or was */
     struct backend_ticket *held, *claim, *other;
-    bool asked, settled, asking;
+    bool requested, settled, asking;
     bool finishing; /* the claim beside it is granted, so it is converted */
     enum end end;
 } attempts[BATCH * KINDS];
@@ -216,7 +216,7 @@ static void look_at_claim_beside(struct attempt *a)
 static void convert(struct attempt *a)
 {
     struct backend_claim claim = claim_of(a, kinds[a->kind].to, kinds[a->kind].after);
-    a->asked = true;
+    a->requested = true;
     if (kinds[a->kind].way == WAITS) {
         backend_convert(contract_one, a->held, &claim, on_tried, a);
     } else if (kinds[a->kind].from == BACKEND_FCNTL) {
@@ -242,11 +242,11 @@ static void interrupt(struct attempt *a)
 
 static void look(struct attempt *a)
 {
-    if (a->asked && kinds[a->kind].way == WAITS)
+    if (a->requested && kinds[a->kind].way == WAITS)
         look_at_claim_beside(a);
-    else if (a->asked && !a->settled && a->claimed.granted)
+    else if (a->requested && !a->settled && a->claimed.granted)
         take(a); /* it had waited */
-    else if (a->asked && !a->settled && a->claimed.ended)
+    else if (a->requested && !a->settled && a->claimed.ended)
         settle(a, UNDONE);
     bool exclusive = a->settled && is_held(a) && a->held->mode == BACKEND_EXCLUSIVE;
     ck_assert_msg(!exclusive || !is_shared_by_other(a), "%s (%s, %s): held by two", a->name, kinds[a->kind].name,
@@ -277,7 +277,7 @@ static void begin(struct attempt *a, unsigned number)
     struct backend_claim claim = claim_of(a, kinds[a->kind].from, kinds[a->kind].before);
     contract_backend = contract_one;
     struct contract_acquired acquired;
-    contract_patience();
+    contract_restart_time_limit();
     do /* a busy machine may not answer in time */
         acquired = contract_acquire(a->name, &claim);
     while (acquired.result == BACKEND_UNREACHABLE);
@@ -286,7 +286,7 @@ static void begin(struct attempt *a, unsigned number)
     a->holds = &a->log;
 }
 
-/* What others see of it. */
+/* The lock as another mount sees it. */
 static void verify(struct attempt *a)
 {
     struct contract_log log = {0};
@@ -299,7 +299,7 @@ static void verify(struct attempt *a)
         claim.mode = mode;
         claim.handle = G_N_ELEMENTS(attempts) + 2;
         struct contract_acquired got;
-        contract_patience();
+        contract_restart_time_limit();
         do /* the end of what was lost may still be under way to the store, and a busy machine late */
             got = contract_acquire(a->name, &claim);
         while (got.result == BACKEND_UNREACHABLE || (got.result == BACKEND_BUSY && !is_held(a)));
@@ -364,10 +364,10 @@ static void lose_answers(unsigned count)
     clock_ms until = clock_now() + store.timeout + 500;
     relay_be_deaf();
     for (unsigned i = 0; i < count; i++)
-        if (!attempts[i].asked)
+        if (!attempts[i].requested)
             convert(&attempts[i]);
     while (clock_now() < until) {
-        contract_patience();
+        contract_restart_time_limit();
         proceed(count, 1);
     }
     relay_reset();
@@ -510,7 +510,7 @@ static void note_result(void *arg, enum backend_result result)
     contract_end_turn();
 }
 
-/* Its mount has not heard of the break when it asks for the release, nor before that is sent. */
+/* Its mount does not know of the break when the release is requested and sent. */
 START_TEST(release_of_what_was_broken_during_a_cut_is_stale)
 {
     struct contract_log log = {0}, theirs = {0};
@@ -544,7 +544,7 @@ END_TEST
 /* The store has made it and the answer is lost; another mount changes it before the request is sent again. */
 START_TEST(mkdir_whose_answer_is_lost_succeeds_though_the_directory_was_changed)
 {
-    enum { TURNS = 8, PATIENCE = 20 };
+    enum { TURNS = 8, LOOKS = 20 };
     struct backend_directory plain = {.width = 1}, changed = {.width = 1, .ttl = CONTRACT_LONG};
     unsigned hits = 0;
     for (unsigned turns = 0; turns < TURNS; turns++) {
@@ -557,7 +557,7 @@ START_TEST(mkdir_whose_answer_is_lost_succeeds_though_the_directory_was_changed)
             contract_turn();
         relay_be_deaf();
         contract_backend = contract_other;
-        for (unsigned i = 0; i < PATIENCE && !made && contract_stat(name).type != BACKEND_DIRECTORY; i++)
+        for (unsigned i = 0; i < LOOKS && !made && contract_stat(name).type != BACKEND_DIRECTORY; i++)
             wait_for(TICK);
         if (!made && contract_stat(name).type == BACKEND_DIRECTORY) {
             ck_assert_int_eq(contract_set_directory(name, &changed), BACKEND_OK);

@@ -1,8 +1,8 @@
 /* contract_example: the smallest store across a network, and the part of the contract that it claims.
  *
- * It talks to example_server.py over a socket: a line a request, a line an answer, and lines for events.  Begin here if
- * you write a store: what is not in this file is in backend/remote.  A real store also connects again, and sends what
- * was not answered once more; it calls remote_on_up when it has, and says so in remote_answer.repeated.
+ * It talks to example_server.py over a socket: a request is a line, an answer is a line, and so are events.  To write a
+ * store, begin here: backend/remote does everything that is not in this file.  A real store also connects again,
+ * repeats pending requests, calls remote_on_up after that, and sets remote_answer.repeated.
  */
 #include <errno.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* What a guard does: a lock that was broken, or released by its token, is lost to its holder at once, and nobody else
- * gets it yet. */
+/* contract_guard: guards.  A lock that was broken, or released by its token, is lost for its holder at once, and nobody
+ * else gets it yet. */
 #include <stdio.h>
 
 #include "tests/contract/contract.h"
@@ -31,7 +31,7 @@ static struct backend_ticket *guard_get(const char *name, enum backend_kind kind
     return acquired.ticket;
 }
 
-/* It waits, unless the store has no order of those that wait: then it may be told so later. */
+/* It waits; a store without an order of waiters may report that later. */
 static struct backend_ticket *guard_queue(const char *name, struct contract_log *log)
 {
     return contract_queue(name, BACKEND_EXCLUSIVE, log);

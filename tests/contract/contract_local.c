@@ -1,5 +1,4 @@
-/* contract_local: the contract, kept by the local backend; and what is there
- * again when it was ended and is opened again. */
+/* contract_local: the contract for the local backend; and what it has after it was closed and opened again. */
 #include <string.h>
 
 #include "backend/local/local.h"
@@ -112,7 +111,7 @@ START_TEST(shared_leases_come_back_together)
 }
 END_TEST
 
-/* What is told of a handle lock is what its processes rely on: kind, mode, token. */
+/* The data of a handle lock on which its processes rely: kind, mode, token. */
 START_TEST(handle_locks_are_there_again_and_what_was_provisional_is_not)
 {
     struct contract_log log = {0};
@@ -147,7 +146,7 @@ START_TEST(handle_locks_are_there_again_and_what_was_provisional_is_not)
 }
 END_TEST
 
-/* Those of a handle or lock owner hold together, and nobody is kin to them any more. */
+/* Tickets of one handle or lock owner hold together, and no new one is compatible with them. */
 START_TEST(byte_ranges_are_there_again_as_they_were)
 {
     enum { ONE = 1, OTHER };
@@ -219,7 +218,7 @@ START_TEST(handle_lock_that_waited_is_there_again_if_it_was_granted)
     ck_assert_int_eq(contract_release(first), BACKEND_OK);
     CONTRACT_UNTIL(log[1].granted);
     uint64_t fence = second->fence;
-    /* one that joins what its lock owner held before, when it is told */
+    /* one that joins its lock owner's earlier ticket when it is reported */
     claim.handle = claim.lock_owner = ONE;
     claim.end = 9;
     uint64_t joined = contract_acquire("b", &claim).ticket->fence;
@@ -250,7 +249,7 @@ START_TEST(handle_lock_that_waited_is_there_again_if_it_was_granted)
 }
 END_TEST
 
-/* Held by its handle, it survives as one that holds; who waited was told that he does not any more. */
+/* A ticket held by its handle survives as a holder; the waiter got its end. */
 START_TEST(sequence_ticket_of_a_handle_is_there_again_if_it_held)
 {
     struct contract_log log[2] = {{0}};
@@ -345,7 +344,7 @@ START_TEST(what_ran_out_while_no_daemon_was_there_goes_on_if_it_is_renewed)
 }
 END_TEST
 
-START_TEST(lease_expires_at_its_old_deadline_and_is_told)
+START_TEST(lease_expires_at_its_old_deadline_and_is_reported)
 {
     struct contract_log log = {0}, *again;
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
@@ -408,7 +407,7 @@ START_TEST(changes_are_there_again)
 }
 END_TEST
 
-/* What stands in the journal, without the room behind it. */
+/* The journal's content, without the reserved room. */
 static char *read_journal(const char *path, gsize *ret_length)
 {
     struct backend_status status;
@@ -484,7 +483,7 @@ START_TEST(directories_are_there_again)
 }
 END_TEST
 
-START_TEST(tokens_go_on_at_the_clock_after_a_clean_end)
+START_TEST(tokens_continue_at_the_clock_after_a_clean_end)
 {
     struct contract_log log = {0};
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
@@ -601,12 +600,12 @@ static TCase *restart_case(void)
     tcase_add_test(tcase, what_was_released_does_not_come_back);
     tcase_add_test(tcase, what_expired_meanwhile_is_gone);
     tcase_add_test(tcase, what_ran_out_while_no_daemon_was_there_goes_on_if_it_is_renewed);
-    tcase_add_test(tcase, lease_expires_at_its_old_deadline_and_is_told);
+    tcase_add_test(tcase, lease_expires_at_its_old_deadline_and_is_reported);
     tcase_add_test(tcase, recovered_leases_are_due_at_once_and_can_be_renewed);
     tcase_add_test(tcase, changes_are_there_again);
     tcase_add_test(tcase, rename_over_a_lease_is_whole_wherever_the_journal_is_torn);
     tcase_add_test(tcase, directories_are_there_again);
-    tcase_add_test(tcase, tokens_go_on_at_the_clock_after_a_clean_end);
+    tcase_add_test(tcase, tokens_continue_at_the_clock_after_a_clean_end);
     tcase_add_test(tcase, queue_of_leases_comes_back_in_its_order);
     tcase_add_test(tcase, turn_that_comes_with_the_restart_is_kept);
     tcase_add_test(tcase, who_waited_does_not_join_who_held_behind_it);

@@ -1,4 +1,4 @@
-/* contract_memory: the contract, kept by the backend that keeps nothing. */
+/* contract_memory: the contract for the backend without a journal. */
 #include "backend/local/local.h"
 #include "tests/contract/contract.h"
 #include "tests/support/check_main.h"

@@ -1,4 +1,4 @@
-/* What two mounts of one store are to each other. */
+/* contract_mounts: two mounts of one store. */
 #include "tests/contract/contract.h"
 
 START_TEST(lock_of_another_mount_is_busy_and_shown)
@@ -223,7 +223,7 @@ START_TEST(directory_is_changed_by_both_at_once)
 }
 END_TEST
 
-START_TEST(directory_in_which_a_lock_was_is_removed_by_one_alone)
+START_TEST(directory_that_had_a_lock_is_removed_by_only_one)
 {
     for (int i = 0; i < MANY; i++) {
         struct contract_log log = {0};
@@ -238,7 +238,7 @@ START_TEST(directory_in_which_a_lock_was_is_removed_by_one_alone)
 }
 END_TEST
 
-START_TEST(directory_is_made_by_one_alone_where_a_lock_was_lost)
+START_TEST(directory_is_made_by_only_one_where_a_lock_was_lost)
 {
     struct backend_directory shortly = {.width = 1, .delay = 1};
     for (int i = 0; i < MANY / 4 && contract_can(BACKEND_CAN_SHARE); i++) {
@@ -273,7 +273,7 @@ TCase *contract_mounts_case(void)
     tcase_add_test(tcase, delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before);
     tcase_add_test(tcase, directory_is_removed_beside_a_change_of_it);
     tcase_add_test(tcase, directory_is_changed_by_both_at_once);
-    tcase_add_test(tcase, directory_in_which_a_lock_was_is_removed_by_one_alone);
-    tcase_add_test(tcase, directory_is_made_by_one_alone_where_a_lock_was_lost);
+    tcase_add_test(tcase, directory_that_had_a_lock_is_removed_by_only_one);
+    tcase_add_test(tcase, directory_is_made_by_only_one_where_a_lock_was_lost);
     return tcase;
 }

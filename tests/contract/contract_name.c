@@ -89,7 +89,7 @@ START_TEST(attributes_of_directories_are_kept)
 }
 END_TEST
 
-START_TEST(listing_tells_what_is_held_in_order_and_in_parts)
+START_TEST(listing_shows_held_names_in_order_and_in_parts)
 {
     static const char *const names[] = {"b", "z", "a", "ab", "a-", "C"};
     struct contract_log log = {0};
@@ -318,7 +318,7 @@ START_TEST(token_of_a_renamed_lease_is_not_behind_what_its_name_has_seen)
 }
 END_TEST
 
-START_TEST(name_of_a_ticket_is_told)
+START_TEST(name_of_a_ticket_is_known)
 {
     struct contract_log log = {0};
     struct backend_ticket *ticket;
@@ -362,7 +362,7 @@ TCase *contract_name_case(void)
     tcase_add_test(tcase, directory_stays_while_a_name_in_it_is_refused_for_a_delay);
     tcase_add_test(tcase, lock_is_no_directory);
     tcase_add_test(tcase, attributes_of_directories_are_kept);
-    tcase_add_test(tcase, listing_tells_what_is_held_in_order_and_in_parts);
+    tcase_add_test(tcase, listing_shows_held_names_in_order_and_in_parts);
     tcase_add_test(tcase, renamed_lease_keeps_content_and_frees_its_name);
     tcase_add_test(tcase, rename_to_a_held_name_is_busy_and_changes_nothing);
     tcase_add_test(tcase, rename_replaces_a_ticket_that_is_named_and_no_other);
@@ -372,7 +372,7 @@ TCase *contract_name_case(void)
     tcase_add_test(tcase, change_that_crosses_a_rename_is_not_lost);
     tcase_add_loop_test(tcase, rename_that_is_answered_after_its_term_is_stale, 0, 2);
     tcase_add_test(tcase, token_of_a_renamed_lease_is_not_behind_what_its_name_has_seen);
-    tcase_add_test(tcase, name_of_a_ticket_is_told);
+    tcase_add_test(tcase, name_of_a_ticket_is_known);
     tcase_add_test(tcase, long_names_work_or_are_refused);
     return tcase;
 }

@@ -1,5 +1,4 @@
-/* contract_postgresql: the contract, kept by a PostgreSQL server; and what two mounts of one database, and other
- * clients of it, are to each other. */
+/* contract_postgresql: the contract for a PostgreSQL server; and two mounts of one database, beside other clients. */
 #include <stdio.h>
 #include <unistd.h>
 

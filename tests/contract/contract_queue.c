@@ -47,7 +47,7 @@ static uint64_t lock_owner_at(uint64_t byte, struct contract_log *first)
     return info.ticket->user == first ? 1 : 2;
 }
 
-START_TEST(test_tells_the_lowest_range_of_several)
+START_TEST(test_shows_the_lowest_range_of_several)
 {
     struct contract_log log[4] = {{0}};
     struct backend_claim claim = range(NULL, 99, 0, BACKEND_RANGE_MAX);
@@ -75,7 +75,7 @@ START_TEST(test_tells_the_lowest_range_of_several)
 }
 END_TEST
 
-START_TEST(test_that_crosses_a_release_tells_the_next_range)
+START_TEST(test_that_crosses_a_release_shows_the_next_range)
 {
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = range(NULL, 99, 0, BACKEND_RANGE_MAX);
@@ -148,7 +148,7 @@ START_TEST(what_a_lock_owner_holds_is_one_ticket)
 }
 END_TEST
 
-START_TEST(grant_that_crosses_its_release_gives_back_its_bytes_alone)
+START_TEST(grant_that_crosses_its_release_gives_back_only_its_bytes)
 {
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = range(&log[1], 2, 0, 9);
@@ -241,7 +241,7 @@ START_TEST(waiter_for_a_range_is_granted_when_all_of_it_is_free)
 }
 END_TEST
 
-START_TEST(neighbours_that_are_granted_together_are_both_told)
+START_TEST(neighbours_that_are_granted_together_both_get_the_event)
 {
     struct contract_log held = {0}, waiting = {0};
     struct backend_claim claim = range(&waiting, 2, 0, 9);
@@ -261,7 +261,7 @@ START_TEST(neighbours_that_are_granted_together_are_both_told)
 }
 END_TEST
 
-START_TEST(grant_that_ends_before_it_is_told_is_answered)
+START_TEST(grant_that_ends_before_it_is_reported_is_answered)
 {
     struct contract_log held = {0}, waiting = {0};
     struct backend_claim claim = range(&waiting, 2, 0, 9);
@@ -281,7 +281,7 @@ START_TEST(grant_that_ends_before_it_is_told_is_answered)
 }
 END_TEST
 
-START_TEST(end_of_what_a_lock_owner_holds_is_told_once)
+START_TEST(end_of_what_a_lock_owner_holds_is_reported_once)
 {
     struct contract_log log = {0}, next = {0};
     struct backend_ticket *ticket;
@@ -382,7 +382,7 @@ START_TEST(tickets_are_numbered_upwards_and_hold_in_turn)
 }
 END_TEST
 
-START_TEST(place_in_the_queue_is_told)
+START_TEST(position_in_the_queue_is_known)
 {
     struct contract_log log[4] = {{0}};
     struct backend_ticket *ticket[4];
@@ -594,7 +594,7 @@ START_TEST(ticket_that_waits_is_broken_by_its_name)
 }
 END_TEST
 
-START_TEST(tickets_of_a_queue_are_told_together_with_what_is_known_of_them)
+START_TEST(tickets_of_a_queue_are_listed_with_their_info)
 {
     struct contract_log logs[4] = {{0}};
     struct backend_ticket *first = NULL;
@@ -644,18 +644,18 @@ TCase *contract_range_case(void)
 
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
-    tcase_add_test(tcase, test_tells_the_lowest_range_of_several);
-    tcase_add_test(tcase, test_that_crosses_a_release_tells_the_next_range);
+    tcase_add_test(tcase, test_shows_the_lowest_range_of_several);
+    tcase_add_test(tcase, test_that_crosses_a_release_shows_the_next_range);
     tcase_add_test(tcase, ranges_that_do_not_overlap_hold_together);
     tcase_add_test(tcase, giving_back_the_middle_splits_a_range);
     tcase_add_test(tcase, what_a_lock_owner_holds_is_one_ticket);
-    tcase_add_test(tcase, grant_that_crosses_its_release_gives_back_its_bytes_alone);
+    tcase_add_test(tcase, grant_that_crosses_its_release_gives_back_only_its_bytes);
     tcase_add_test(tcase, lock_owner_may_change_the_mode_of_a_part);
     tcase_add_test(tcase, weakening_that_is_given_up_loses_nothing);
     tcase_add_test(tcase, waiter_for_a_range_is_granted_when_all_of_it_is_free);
-    tcase_add_test(tcase, neighbours_that_are_granted_together_are_both_told);
-    tcase_add_test(tcase, grant_that_ends_before_it_is_told_is_answered);
-    tcase_add_test(tcase, end_of_what_a_lock_owner_holds_is_told_once);
+    tcase_add_test(tcase, neighbours_that_are_granted_together_both_get_the_event);
+    tcase_add_test(tcase, grant_that_ends_before_it_is_reported_is_answered);
+    tcase_add_test(tcase, end_of_what_a_lock_owner_holds_is_reported_once);
     tcase_add_test(tcase, cycle_of_lock_owners_is_found);
     return tcase;
 }
@@ -667,7 +667,7 @@ TCase *contract_sequence_case(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
     tcase_add_test(tcase, tickets_are_numbered_upwards_and_hold_in_turn);
-    tcase_add_test(tcase, place_in_the_queue_is_told);
+    tcase_add_test(tcase, position_in_the_queue_is_known);
     tcase_add_test(tcase, as_many_hold_as_the_directory_is_wide);
     tcase_add_test(tcase, shared_tickets_hold_while_only_shared_ones_stand_before);
     tcase_add_test(tcase, tickets_that_become_shared_let_in_and_are_let_in);
@@ -677,6 +677,6 @@ TCase *contract_sequence_case(void)
     tcase_add_test(tcase, term_of_a_ticket_runs_while_it_waits);
     tcase_add_test(tcase, ticket_that_waits_is_broken_by_its_name);
     tcase_add_test(tcase, queue_is_listed_in_order);
-    tcase_add_test(tcase, tickets_of_a_queue_are_told_together_with_what_is_known_of_them);
+    tcase_add_test(tcase, tickets_of_a_queue_are_listed_with_their_info);
     return tcase;
 }

@@ -1,6 +1,5 @@
-/* contract_redis: the contract, kept by a Redis server; and what two mounts of
- * one server, and other clients of it, are to each other.  CONTRACT_WAIT: by one with
- * a replica, which must have what is believed. */
+/* contract_redis: the contract for a Redis server; and two mounts of one server, beside other clients.  CONTRACT_WAIT:
+ * the server has a replica, which must confirm (wait=). */
 #include <stdio.h>
 
 #include "backend/redis/redis.h"

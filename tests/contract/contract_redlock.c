@@ -1,5 +1,5 @@
-/* contract_redlock: the contract, kept by a majority of independent Redis servers; what two mounts of them, and other
- * clients, are to each other; and what servers that fail are to a mount. */
+/* contract_redlock: the contract for a majority of independent Redis servers; two mounts of them, beside other clients;
+ * and servers that fail. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,12 +159,12 @@ START_TEST(token_grows_although_the_servers_forget_it)
 }
 END_TEST
 
-START_TEST(token_is_greater_than_what_one_server_alone_still_knows_of_a_majority)
+START_TEST(token_is_greater_than_one_that_only_one_server_of_a_majority_knows)
 {
     struct contract_log log = {0};
     char *key = g_strdup_printf("lfs:N:t%d:a", getpid());
 
-    for (unsigned i = 0; i < 2; i++) /* what a majority has been told; the clock is behind that */
+    for (unsigned i = 0; i < 2; i++) /* the number that a majority has; the clock is below it */
         redis_server_do(servers[i], "SET %s 9000000000000000", key);
     ck_assert_uint_gt(contract_get("a", BACKEND_LEASE, &log)->fence, UINT64_C(9000000000000000));
     CONTRACT_UNTIL(redis_server_do(servers[2], "STRLEN %s", key) == 16); /* and it is written back, to each */
@@ -252,7 +252,7 @@ START_TEST(key_that_was_deleted_on_all_servers_is_not_given_again)
 }
 END_TEST
 
-/* As another mount's claim leaves it: a number is told when a majority has it. */
+/* As another mount's claim leaves it: a number is reported when a majority has it. */
 static void claim_on(unsigned server, const char *number)
 {
     char *record = g_strdup_printf("lfs:R:t%d:a", getpid());
@@ -272,13 +272,13 @@ static void renew(struct backend_ticket *ticket)
     ck_assert_int_eq(contract_release(contract_stat("b").ticket), BACKEND_OK);
 }
 
-START_TEST(claim_and_what_is_left_of_an_earlier_lock_keep_no_holder_from_a_server)
+START_TEST(claim_and_remains_of_an_earlier_lock_keep_no_holder_from_a_server)
 {
     struct contract_log log = {0};
     struct backend_ticket *ticket = contract_get("a", BACKEND_FLOCK, &log);
 
     CONTRACT_UNTIL(keys() == 3);
-    claim_on(2, "9000000000000000"); /* which was told later than ours */
+    claim_on(2, "9000000000000000"); /* which was given later than ours */
     for (int i = 0; i < 3; i++)
         renew(ticket);
     ck_assert_int_eq(server_do(2, "STRLEN", NULL), 7);
@@ -307,7 +307,7 @@ END_TEST
 
 /* --- what comes late --- */
 
-/* From now on it is noted what a server is told. */
+/* Records all further requests to a server. */
 static void note(unsigned server)
 {
     redis_server_do(servers[server], "CONFIG SET slowlog-max-len 10000");
@@ -315,7 +315,7 @@ static void note(unsigned server)
     redis_server_do(servers[server], "SLOWLOG RESET");
 }
 
-/* All scripts with that many keys that it was told are told it again, as by a connection that was given up: how many.
+/* Sends all recorded scripts with that many keys again, like a closed connection whose data is late; returns how many.
  * `ttl`: in place of their second argument, or NULL. */
 static unsigned say_again(unsigned server, const char *keys, const char *ttl)
 {
@@ -470,7 +470,7 @@ START_TEST(claim_does_not_join_what_is_broken_before_it_is_answered)
 }
 END_TEST
 
-START_TEST(kind_is_told_of_what_is_left_of_several_of_one_handle)
+START_TEST(kind_is_that_of_the_remaining_ticket_of_a_handle)
 {
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[0]);
@@ -499,20 +499,20 @@ static TCase *two_case(void)
     tcase_add_checked_fixture(tcase, contract_setup_two, contract_teardown_two);
     tcase_add_test(tcase, waiters_of_two_mounts_all_get_it_and_its_token_grows);
     tcase_add_test(tcase, token_grows_although_the_servers_forget_it);
-    tcase_add_test(tcase, token_is_greater_than_what_one_server_alone_still_knows_of_a_majority);
+    tcase_add_test(tcase, token_is_greater_than_one_that_only_one_server_of_a_majority_knows);
     tcase_add_test(tcase, lock_is_the_plain_key_of_other_clients_on_each_server);
     tcase_add_test(tcase, majority_of_another_client_is_a_lock_and_its_end_lets_a_waiter_in);
     tcase_add_test(tcase, key_on_one_server_is_no_lock);
     tcase_add_test(tcase, lock_that_a_majority_has_given_to_another_is_lost_when_it_is_renewed);
     tcase_add_test(tcase, key_that_was_deleted_on_all_servers_is_not_given_again);
-    tcase_add_test(tcase, claim_and_what_is_left_of_an_earlier_lock_keep_no_holder_from_a_server);
+    tcase_add_test(tcase, claim_and_remains_of_an_earlier_lock_keep_no_holder_from_a_server);
     tcase_add_test(tcase, break_of_a_lock_that_was_ended_elsewhere_ends_who_holds_now);
     tcase_add_test(tcase, release_of_an_earlier_try_that_comes_late_lets_nothing_go);
     tcase_add_test(tcase, claim_that_is_repeated_late_shortens_nothing);
     tcase_add_test(tcase, lock_owner_does_not_join_the_flock_of_its_handle_beside_another_owner);
     tcase_add_test(tcase, claim_that_would_join_what_is_lost_takes_the_lock_for_itself);
     tcase_add_test(tcase, claim_does_not_join_what_is_broken_before_it_is_answered);
-    tcase_add_test(tcase, kind_is_told_of_what_is_left_of_several_of_one_handle);
+    tcase_add_test(tcase, kind_is_that_of_the_remaining_ticket_of_a_handle);
     return tcase;
 }
 
@@ -547,7 +547,7 @@ static void restart(unsigned server)
     redis_server_again(servers[server]); /* it keeps nothing on disk */
 }
 
-START_TEST(server_that_has_forgotten_a_lock_gives_it_to_nobody_else_while_its_holder_may_believe_in_it)
+START_TEST(server_that_lost_a_lock_grants_it_to_nobody_else_during_its_holders_term)
 {
     struct contract_log log = {0}, late = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &late);
@@ -570,7 +570,7 @@ START_TEST(server_that_has_forgotten_a_lock_gives_it_to_nobody_else_while_its_ho
 }
 END_TEST
 
-START_TEST(server_that_was_started_anew_is_given_what_is_held_with_the_same_token)
+START_TEST(server_that_was_restarted_gets_held_locks_with_the_same_token)
 {
     struct contract_log log = {0};
 
@@ -602,7 +602,7 @@ static long long calls(unsigned server, const char *command)
     return redis_server_do(servers[server], "EVAL %s 0 %s", count, command);
 }
 
-START_TEST(server_that_was_started_anew_lets_nobody_in_before_a_holder_gives_it_its_lock_again)
+START_TEST(server_that_was_restarted_grants_nothing_before_a_holder_restores_its_lock)
 {
     server_do(0, "SET", "foreign");
     server_do(1, "SET", "foreign");
@@ -697,8 +697,8 @@ START_TEST(server_that_knows_a_greater_number_is_not_given_a_lock)
     redis_server_pause(servers[1]);
     g_usleep(100000);
     backend_renew(contract_backend, &renewal, 1);
-    long long asked = calls(2, "evalsha");
-    CONTRACT_UNTIL(calls(2, "evalsha") >= asked + 5);
+    long long requested = calls(2, "evalsha");
+    CONTRACT_UNTIL(calls(2, "evalsha") >= requested + 5);
     ck_assert_int_le(renewal.ticket->deadline, deadline + 50); /* as rounding makes it */
     ck_assert_int_eq(server_do(2, "EXISTS", NULL), 0);
     redis_server_resume(servers[1]);
@@ -725,17 +725,17 @@ END_TEST
 
 static void on_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
-    int *told = arg;
+    int *reported = arg;
 
-    *told = result == BACKEND_OK ? (int)info->type : -1;
+    *reported = result == BACKEND_OK ? (int)info->type : -1;
     contract_end_turn();
 }
 
 START_TEST(name_is_not_free_because_most_have_forgotten_it)
 {
-    enum { NOT_TOLD = 1000 };
+    enum { NOT_CALLED = 1000 };
     struct contract_log log = {0};
-    int told = NOT_TOLD;
+    int reported = NOT_CALLED;
 
     contract_get("a", BACKEND_LEASE, &log);
     CONTRACT_UNTIL(keys() == 3);
@@ -747,15 +747,15 @@ START_TEST(name_is_not_free_because_most_have_forgotten_it)
     contract_start(contract_one);
     contract_backend = contract_one;
     for (int i = 0; i < 3; i++) { /* also while not all are connected to */
-        told = NOT_TOLD;
-        backend_stat(contract_one, "a", on_known, &told);
-        CONTRACT_UNTIL(told != NOT_TOLD);
-        ck_assert_int_eq(told, -1);
+        reported = NOT_CALLED;
+        backend_stat(contract_one, "a", on_known, &reported);
+        CONTRACT_UNTIL(reported != NOT_CALLED);
+        ck_assert_int_eq(reported, -1);
     }
-    told = NOT_TOLD;
-    backend_stat(contract_one, "b", on_known, &told); /* of which nobody knows anything */
-    CONTRACT_UNTIL(told != NOT_TOLD);
-    ck_assert_int_eq(told, BACKEND_NOTHING);
+    reported = NOT_CALLED;
+    backend_stat(contract_one, "b", on_known, &reported); /* that no mount knows */
+    CONTRACT_UNTIL(reported != NOT_CALLED);
+    ck_assert_int_eq(reported, BACKEND_NOTHING);
 }
 END_TEST
 
@@ -766,7 +766,7 @@ static void on_never(void *arg, enum backend_result result, struct backend_ticke
     ck_abort();
 }
 
-START_TEST(mount_ends_while_it_asks)
+START_TEST(mount_ends_with_a_pending_request)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
@@ -901,9 +901,9 @@ static TCase *failing_case(void)
 
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, failing_setup, failing_teardown);
-    tcase_add_test(tcase, server_that_has_forgotten_a_lock_gives_it_to_nobody_else_while_its_holder_may_believe_in_it);
-    tcase_add_test(tcase, server_that_was_started_anew_is_given_what_is_held_with_the_same_token);
-    tcase_add_test(tcase, server_that_was_started_anew_lets_nobody_in_before_a_holder_gives_it_its_lock_again);
+    tcase_add_test(tcase, server_that_lost_a_lock_grants_it_to_nobody_else_during_its_holders_term);
+    tcase_add_test(tcase, server_that_was_restarted_gets_held_locks_with_the_same_token);
+    tcase_add_test(tcase, server_that_was_restarted_grants_nothing_before_a_holder_restores_its_lock);
     tcase_add_test(tcase, server_that_comes_back_extends_no_term);
     tcase_add_test(tcase, without_a_majority_nothing_is_granted_and_with_one_it_goes_on);
     tcase_add_test(tcase, vote_that_comes_late_is_settled);
@@ -911,7 +911,7 @@ static TCase *failing_case(void)
     tcase_add_test(tcase, server_that_knows_a_greater_number_is_not_given_a_lock);
     tcase_add_test(tcase, break_leaves_a_greater_number);
     tcase_add_test(tcase, name_is_not_free_because_most_have_forgotten_it);
-    tcase_add_test(tcase, mount_ends_while_it_asks);
+    tcase_add_test(tcase, mount_ends_with_a_pending_request);
     tcase_add_loop_test(tcase, lock_that_one_server_lacks_is_recovered_and_given_to_it_again, 0, 3);
     tcase_add_loop_test(tcase, lock_is_recovered_while_one_server_does_not_answer, 0, 3);
     tcase_add_test(tcase, lock_that_most_servers_have_lost_is_not_recovered);

@@ -1,6 +1,6 @@
 /* contract_restart: the handle locks of a mount whose daemon has ended, as its next daemon finds them.
  *
- * The last scenarios are for a store that cannot keep a daemon that was only stopped from going on.
+ * The last scenarios are for a store that cannot refuse a daemon that was only stopped and goes on.
  */
 #include <string.h>
 
@@ -143,7 +143,7 @@ START_TEST(exclusive_flock_is_recovered_with_its_token)
 }
 END_TEST
 
-/* The next daemon counts its handles anew. */
+/* The next daemon numbers its handles from the start. */
 START_TEST(recovered_lease_excludes_the_handle_with_the_number_of_its_former_one)
 {
     struct contract_log log = {0};

@@ -1,4 +1,4 @@
-/* contract_suite: the list. */
+/* contract_suite: the list of all scenarios. */
 #include "tests/contract/contract.h"
 
 Suite *contract_suite(const struct contract *subject)

@@ -115,7 +115,7 @@ START_TEST(many_are_renewed_in_one_call)
 }
 END_TEST
 
-START_TEST(due_is_told_once_and_before_the_deadline)
+START_TEST(due_is_reported_once_and_before_the_deadline)
 {
     struct contract_log log = {0};
 
@@ -127,7 +127,7 @@ START_TEST(due_is_told_once_and_before_the_deadline)
 }
 END_TEST
 
-START_TEST(renewal_asks_for_due_again)
+START_TEST(renewal_sets_due_again)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
@@ -144,7 +144,7 @@ START_TEST(renewal_asks_for_due_again)
 }
 END_TEST
 
-START_TEST(released_lease_tells_nothing_any_more)
+START_TEST(released_lease_reports_nothing_more)
 {
     struct contract_log log = {0};
 
@@ -169,7 +169,7 @@ START_TEST(late_renewal_ends_the_lease_exactly_once)
 }
 END_TEST
 
-START_TEST(expired_lease_is_not_there_before_its_end_is_told)
+START_TEST(expired_lease_is_hidden_before_its_end_is_reported)
 {
     struct contract_log log = {0}, next = {0};
     struct backend_ticket *ticket = get_short("a", &log);
@@ -187,7 +187,7 @@ START_TEST(expired_lease_is_not_there_before_its_end_is_told)
 }
 END_TEST
 
-START_TEST(many_that_expire_together_are_all_told)
+START_TEST(many_that_expire_together_are_all_reported)
 {
     const unsigned many = contract_many(2000);
     static struct contract_log log[2000];
@@ -219,11 +219,11 @@ TCase *contract_time_case(void)
     tcase_add_test(tcase, renewed_lease_outlives_its_first_deadline);
     tcase_add_test(tcase, renewal_may_shorten_a_term);
     tcase_add_test(tcase, many_are_renewed_in_one_call);
-    tcase_add_test(tcase, due_is_told_once_and_before_the_deadline);
-    tcase_add_test(tcase, renewal_asks_for_due_again);
-    tcase_add_test(tcase, released_lease_tells_nothing_any_more);
+    tcase_add_test(tcase, due_is_reported_once_and_before_the_deadline);
+    tcase_add_test(tcase, renewal_sets_due_again);
+    tcase_add_test(tcase, released_lease_reports_nothing_more);
     tcase_add_test(tcase, late_renewal_ends_the_lease_exactly_once);
-    tcase_add_test(tcase, expired_lease_is_not_there_before_its_end_is_told);
-    tcase_add_test(tcase, many_that_expire_together_are_all_told);
+    tcase_add_test(tcase, expired_lease_is_hidden_before_its_end_is_reported);
+    tcase_add_test(tcase, many_that_expire_together_are_all_reported);
     return tcase;
 }

@@ -113,7 +113,7 @@ START_TEST(released_waiter_is_never_granted)
 END_TEST
 
 /* The grant crosses the release of the waiter: it is given back. */
-START_TEST(waiter_released_before_its_grant_is_told_passes_it_on)
+START_TEST(waiter_released_before_its_grant_is_reported_passes_it_on)
 {
     struct contract_log log = {0}, gone = {0}, next = {0};
     struct backend_ticket *ticket = contract_get("a", BACKEND_FLOCK, &log);
@@ -139,19 +139,19 @@ START_TEST(ticket_may_be_released_before_its_acquire_has_completed)
 {
     struct contract_log log = {0}, other = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
-    int told = 0, before;
-    struct backend_ticket *ticket = backend_acquire(contract_backend, "a", &claim, count_acquired, &told);
+    int reported = 0, before;
+    struct backend_ticket *ticket = backend_acquire(contract_backend, "a", &claim, count_acquired, &reported);
 
     ck_assert_ptr_nonnull(ticket);
-    before = told;
+    before = reported;
     ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
     contract_get("b", BACKEND_LEASE, &other);
-    ck_assert_int_eq(told, before);
+    ck_assert_int_eq(reported, before);
     ck_assert(!contract_is_busy("a"));
 }
 END_TEST
 
-START_TEST(holder_is_told_that_somebody_waits)
+START_TEST(waiter_is_reported_to_the_holder)
 {
     struct contract_log log = {0}, waiting = {0};
 
@@ -237,7 +237,7 @@ START_TEST(downgrade_lets_shared_waiters_in)
 }
 END_TEST
 
-START_TEST(term_of_a_waiter_begins_anew_with_its_grant)
+START_TEST(term_of_a_waiter_begins_again_with_its_grant)
 {
     struct contract_log log = {0}, waiting = {0};
     struct backend_ticket *ticket = contract_get("a", BACKEND_FLOCK, &log);
@@ -263,13 +263,13 @@ TCase *contract_wait_case(void)
     tcase_add_test(tcase, shared_waiters_next_to_each_other_are_granted_together);
     tcase_add_test(tcase, shared_claim_queues_behind_an_exclusive_waiter);
     tcase_add_test(tcase, released_waiter_is_never_granted);
-    tcase_add_test(tcase, waiter_released_before_its_grant_is_told_passes_it_on);
+    tcase_add_test(tcase, waiter_released_before_its_grant_is_reported_passes_it_on);
     tcase_add_test(tcase, ticket_may_be_released_before_its_acquire_has_completed);
-    tcase_add_test(tcase, holder_is_told_that_somebody_waits);
+    tcase_add_test(tcase, waiter_is_reported_to_the_holder);
     tcase_add_test(tcase, waiter_gets_what_expired);
     tcase_add_test(tcase, waiter_that_is_not_renewed_leaves_the_queue);
     tcase_add_test(tcase, waiter_whose_mount_stood_still_goes_on_waiting);
     tcase_add_test(tcase, downgrade_lets_shared_waiters_in);
-    tcase_add_test(tcase, term_of_a_waiter_begins_anew_with_its_grant);
+    tcase_add_test(tcase, term_of_a_waiter_begins_again_with_its_grant);
     return tcase;
 }

@@ -1,4 +1,4 @@
-/* contract_zookeeper: the contract, kept by a ZooKeeper server; and what two mounts of one are to each other. */
+/* contract_zookeeper: the contract for a ZooKeeper server; and two mounts of one server. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,7 +196,7 @@ static void on_queued(void *arg, enum backend_result result, struct backend_tick
     log->granted += result == BACKEND_OK;
 }
 
-/* Asks for it without waiting for the answer; `log` is told when it holds. */
+/* Claims it without waiting for the answer; `log` records the grant. */
 static struct backend_ticket *ask_for(struct backend *b, const char *name, bool sequence, struct contract_log *log)
 {
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, log);
@@ -214,7 +214,7 @@ static void proceed(unsigned turns)
     }
 }
 
-/* Each that is left costs the server and the mount memory for good, and all are told anew after a lost connection. */
+/* Each watch that is left costs the server and the mount memory for good, and is set again after a lost connection. */
 START_TEST(nothing_is_watched_when_all_has_been_released)
 {
     struct contract_log log[100] = {{0}};

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""actor: a process of a test, which makes the system calls it is asked for.
+"""actor: a process of a test, which makes system calls on command.
 
 Each line of its input is `ID EXPRESSION`; each line of its output `ID ANSWER`: the
 value, `ok` for none, or the name of the errno that the call failed with.  Names

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""churn: takes and releases leases as fast as it can, and writes down what it was told.
+"""churn: takes and releases leases as fast as it can, and records the results.
 
     churn DIRECTORY JOURNAL SEED NAMES
 

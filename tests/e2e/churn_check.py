@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""churn_check: compares a mounted store with what churn.py was told.
+"""churn_check: compares a mounted store with the records of churn.py.
 
     churn_check DIRECTORY JOURNAL OWNER_PID
 

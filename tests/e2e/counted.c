@@ -1,9 +1,8 @@
 /* counted: the daemon with counters in it, for test_counts.sh.
  *
- * The program is leasefs, but for what is defined here in front of the C library and libfuse.  It counts into the file
- * that the environment variable COUNTED names, which a test maps, too, and where it can make the clocks stand still but
- * for a step at each reading: then no deadline, and nothing that is looked at again after a while, adds to what is
- * counted, however slow the machine is.
+ * The program is leasefs with wrappers around the C library and libfuse.  They count into the file that COUNTED names,
+ * which the test maps, too.  The test can also stop the clocks but for a step at each reading: then no deadline and no
+ * repeated check adds to the counts, however slow the machine is.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

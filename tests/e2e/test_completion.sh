@@ -1,5 +1,5 @@
 #!/bin/bash
-# Completion in bash: sourced, and asked as readline asks.
+# Completion in bash: sourced, and called as readline does.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 SOURCES=$(cd "$(dirname "$0")/../.." && pwd)

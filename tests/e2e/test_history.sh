@@ -1,17 +1,15 @@
 #!/bin/bash
-# Many processes take leases, flocks, fcntl locks and places in queues at random, over
-# the same names, while they are stopped, continued and killed: no two are ever told
-# that they hold what excludes each other, no queue has more holders than it is wide,
-# no fencing token goes back, nothing is left behind.
+# Many processes take leases, flocks, fcntl locks and places in queues at random, over the same names, while they are
+# stopped, continued and killed: no two that exclude each other ever hold together, no queue has more holders than its
+# width, no fencing token goes back, nothing is left behind.
 #
 # The full size is
 #
 #     STRESS_CLIENTS=64 STRESS_OPERATIONS=10000 E2E_LIMIT=3000 tests/e2e/test_history.sh
 #
-# Environment: STRESS_CLIENTS, processes (32); STRESS_OPERATIONS, of each (2000);
-# STRESS_NAMES (100); STRESS_KILL_EVERY and STRESS_STOP_EVERY, milliseconds on average
-# for one process (600, 100); STRESS_SEED; STRESS_PROGRAMS, the directory of the
-# programs (default: tests/stress of the build directory).
+# Environment: STRESS_CLIENTS, processes (32); STRESS_OPERATIONS, of each (2000); STRESS_NAMES (100); STRESS_KILL_EVERY
+# and STRESS_STOP_EVERY, milliseconds on average for one process (600, 100); STRESS_SEED; STRESS_PROGRAMS, the directory
+# of the programs (default: tests/stress of the build directory).
 
 # What the sanitizer keeps of freed memory is not the daemon's.
 export ASAN_OPTIONS="quarantine_size_mb=4${ASAN_OPTIONS:+:$ASAN_OPTIONS}"

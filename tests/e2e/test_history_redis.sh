@@ -1,12 +1,12 @@
 #!/bin/bash
 # Two hosts, that is two mounts of one Redis server, each with a network of its own, while everything between a process
-# and the store breaks: no two are told for the same moment that they hold what excludes each other, a file that
-# compares fencing tokens takes no stale one, and a file that compares nothing loses updates under the same faults.
+# and the store breaks: no two that exclude each other hold at the same moment, a file that compares fencing tokens
+# takes no stale one, and a file that compares nothing loses updates under the same faults.
 #
 # A fault is one of: the network of a host swallows, resets, refuses, cuts a reply, delays or loses; the daemon is
-# stopped, or killed and mounted again; the server is stopped, killed or restarted with what it has on disk, forgets
-# its scripts, or ends connections; and, beside all these, processes are stopped and killed.  What takes longer than
-# the TTL makes locks end, what takes less must not matter.
+# stopped, or killed and mounted again; the server is stopped, killed or restarted with what it has on disk, forgets its
+# scripts, or ends connections; and, beside all these, processes are stopped and killed.  Locks may end by a fault that
+# is longer than the TTL, and not by a shorter one.
 #
 # The full size, 240 faults and those of the processes, is
 #

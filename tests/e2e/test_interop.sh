@@ -9,8 +9,8 @@
 # reached) they are passed over with a line `# SKIP`.  That is not a skip that fails a CI: the tests are to need nothing
 # but Debian, and a registry that is away for an hour must not stop a change.
 #
-# What is not in the directory's list: a lock that only foreign clients have taken is found by its name, and is not told
-# by ls, since nothing but a walk over all keys of the server would find it.
+# ls does not show a lock that only foreign clients have taken, because only a walk over all keys of the server would
+# find it; it is found by its name.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=redis.sh

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A daemon that is killed, or crashes, while it tells the kernel of leases that expire: its connection ends with it, so
-# that nobody hangs, and the mount point is usable again within a second.
+# A daemon that is killed, or crashes, while it notifies the kernel of leases that expire: its connection ends with it,
+# so that no process hangs, and the mount point is usable again within a second.
 #
 # E2E_KILLS=500 kills so many times (default 30).
 # shellcheck source=lib.sh

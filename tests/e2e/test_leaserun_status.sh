@@ -1,6 +1,6 @@
 #!/bin/bash
-# leaserun(1) without a command: who holds and who waits (--status), leases that no process owns (--get, --put), and
-# the table of a mount (--top).
+# leaserun(1) without a command: holders and waiters (--status), leases that no process owns (--get, --put), and the
+# table of a mount (--top).
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=redis.sh

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What is installed for Prometheus and Grafana: every metric and label that an alert rule or a panel asks for is in what
-# mounts tell, and an alert fires when what it is for has happened.
+# The files for Prometheus and Grafana: mounts have every metric and label of an alert rule or a panel, and an alert
+# fires when its event has happened.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=redis.sh

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What becomes of locks when a PostgreSQL server forgets: a standby is promoted that does not have the last grants, a server
+# Locks when a PostgreSQL server loses data: a standby is promoted that does not have the last grants, a server
 # crashes that loses nothing, and one that loses the end of its log.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"

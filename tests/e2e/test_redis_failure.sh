@@ -1,5 +1,5 @@
 #!/bin/bash
-# What becomes of locks when Redis is away, slow, full, read-only, emptied or in an administrator's hands.  Two rules stand
+# Locks while Redis is away, slow, full, read-only, emptied or changed by an administrator.  Two rules stand
 # above all: no call hangs, and nothing says that a lock is free, or still held, that is not known to be.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"

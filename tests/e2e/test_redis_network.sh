@@ -1,8 +1,8 @@
 #!/bin/bash
 # Hosts with a network between them: the server and two mounts each have a network namespace, joined by a bridge; one
 # mount speaks IPv4, the other IPv6, both from inside of the sandbox.  Cables are pulled, packets vanish one way or both
-# ways, connections are reset.  What holds of a bad network in test_redis_failure.sh (a proxy on the loopback, so
-# that TCP itself is always well) has to hold where TCP is not told either.
+# ways, connections are reset.  The promises about a bad network in test_redis_failure.sh (with a proxy on the loopback,
+# where TCP itself always works) must also hold where TCP loses its packets.
 #
 # The namespaces have no names: they are those of processes that this test starts, and vanish with the last process in
 # them.  Nothing outside of them has an address, a route or a rule because of this test.

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Who keeps a lease that was taken through a wrapper: each way to run touch, at a prompt and in a script, where all goes
-# well and where the script crashes in its first second.  The table is printed at the end.
+# The owner of a lease that was taken through a wrapper: each way to run touch, at a prompt and in a script, where all
+# goes well and where the script crashes in its first second.  The table is printed at the end.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 command -v sudo >/dev/null || skip_all "no sudo"

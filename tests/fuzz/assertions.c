@@ -1,4 +1,4 @@
-/* assertions: those of check(3) in what tests share, outside of its runner: one that fails ends the program. */
+/* assertions: those of check(3), for shared test code outside of its runner: a failed one ends the program. */
 #include <check.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* driver: runs a fuzz target on the inputs that are kept for it, or on the files that are named. */
+/* driver: runs a fuzz target on its stored inputs, or on the given files. */
 #include <glib.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ int main(int argc, char **argv)
     }
     for (guint i = 0; i < files->len && argc == 1; i++) {
         printf("# %s\n", (const char *)files->pdata[i]);
-        fflush(stdout); /* an input that ends the program is told */
+        fflush(stdout); /* names an input that ends the program */
         run(files->pdata[i]);
     }
     if (argc == 1) {

@@ -1,8 +1,8 @@
-/* fuzz: what the fuzz targets share.
+/* fuzz: shared by the fuzz targets.
  *
- * A target is a program with LLVMFuzzerTestOneInput.  `make fuzz` builds them with
- * clang's libFuzzer, which makes up inputs; in any other build driver.c runs the
- * inputs that are kept in corpus/, so that what was found once stays found.
+ * A target is a program with LLVMFuzzerTestOneInput.  `make fuzz` builds them with clang's libFuzzer, which makes
+ * inputs. In any other build driver.c runs the stored inputs of corpus/, so that every failure that was found once is
+ * tested again.
  */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H

@@ -1,5 +1,5 @@
-/* fuzz_attribute: an input is attributes that are set, of a lock that is held, a directory and the top: a byte that
- * says which, one with the length of its value, and the value.  What was set is read again. */
+/* fuzz_attribute: the input is attributes to set, of a held lock, a directory and the top directory: a byte that
+ * selects one, a byte with the length of its value, and the value.  Each is read again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
@@ -24,7 +24,7 @@ static uint64_t set_value(struct wire *w, uint64_t node, const char *name, const
     return unique;
 }
 
-/* What is said of a value by errno(3), and that a term which was taken is one. */
+/* The allowed errors for a value; and an accepted term is a valid one. */
 static void check(struct wire *w, uint64_t node, const char *name, int result)
 {
     static const int errors[] = {0, EINVAL, EPERM, EOPNOTSUPP, ESTALE, EACCES, ENOENT, EBUSY, ERANGE, ENODATA};

@@ -1,7 +1,7 @@
-/* fuzz_journal: an input is what stands in a journal.
+/* fuzz_journal: the input is a journal.
  *
- * Its first byte tells how: records whose checksums are right, or such with bytes changed, or the file as it is.  What
- * a store makes of it once, it makes of it again, and nothing is cut off the second time.
+ * Its first byte selects: records with right checksums, such with changed bytes, or the file as it is.  A store that
+ * opens it twice has the same locks both times, and cuts nothing off the second time.
  */
 #include <glib.h>
 #include <glib/gstdio.h>

@@ -1,5 +1,5 @@
-/* fuzz_options: an input is a command line, its words with newlines between; what begins with ! is given to
- * mount.leasefs.  What is taken is within its bounds, and what is refused is told in one line. */
+/* fuzz_options: the input is a command line, one word a line; after a ! it is for mount.leasefs.  Accepted values are
+ * within their bounds, and a refusal is one line. */
 #include <errno.h>
 #include <glib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* fuzz_replies: an input decides what a mount of Redis asks, and what it hears.
+/* fuzz_replies: the input selects the requests of a mount of Redis, and the changes to the answers.
  *
- * In place of backend/redis/conn stands one that lets the simulator's server answer, with the real scripts, and then
- * changes its replies and messages as the input says: another word, number or token, other bytes, another length, or
- * the reply to something else.  Each request is answered once, and what a mount tells is within its bounds.
+ * It replaces backend/redis/conn by one on which the simulator's server answers, with the real scripts.  Then it
+ * changes replies and messages: another word, number or id, other bytes, another length, or the reply to another
+ * request.  Each request is answered once, and everything that the mount reports is within its bounds.
  */
 #include <ev.h>
 #include <glib.h>

@@ -1,5 +1,5 @@
-/* fuzz_uri: an input is a URI, of each store that has one.  What is taken is shown so that it is taken again, as the
- * same. */
+/* fuzz_uri: the input is a URI, for each kind of store that has one.  An accepted one, as it is shown, is accepted
+ * again with the same meaning. */
 #include <glib.h>
 #include <string.h>
 

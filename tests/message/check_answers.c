@@ -1,5 +1,4 @@
-/* An answer comes after its effect: what a program was told has been done by the
- * store, and this mount knows it. */
+/* An answer comes after its effect: the store has done what a program's call returned for, and this mount knows it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>

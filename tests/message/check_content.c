@@ -1,4 +1,4 @@
-/* What a lock's file shows where one file, or one process, has it by more than one lock. */
+/* The content of a lock's file where one file, or one process, has several locks on it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -37,9 +37,9 @@ static void check_content(struct wire_file file, const char *expected)
 
 static struct fuse_attr attributes(uint64_t node)
 {
-    uint64_t asked = wire_getattr(w, node);
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    return ((const struct fuse_attr_out *)wire_data(w, asked, NULL))->attr;
+    uint64_t requested = wire_getattr(w, node);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    return ((const struct fuse_attr_out *)wire_data(w, requested, NULL))->attr;
 }
 
 static void flock_by(struct wire_file file, int operation)

@@ -1,5 +1,4 @@
-/* The directory .leasefs: who finds it, what it shows, and that it stays right while
- * it is read. */
+/* The directory .leasefs: who sees it, what it shows, and that it stays right while it is read. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -253,7 +252,7 @@ END_TEST
 
 /* --- tables ------------------------------------------------------------------------ */
 
-START_TEST(locks_tells_what_is_held_and_by_whom)
+START_TEST(locks_shows_locks_and_their_holders)
 {
     g_autofree char *pid = g_strdup_printf("%d", alice);
     w->uid = 1234;
@@ -297,7 +296,7 @@ START_TEST(fcntl_lock_goes_from_the_table_with_its_last_range)
 }
 END_TEST
 
-START_TEST(waiters_are_told_in_order_with_their_place)
+START_TEST(waiters_are_shown_in_order_with_their_position)
 {
     struct wire_file file = wire_created(w, "queue", O_RDONLY), ranged = wire_created(w, "ranged", O_RDWR);
     uint64_t waits[3], ranges;
@@ -365,7 +364,7 @@ END_TEST
 
 enum { MANY = 1000 };
 
-/* The first, the last, the next to be told (a slice is an even number), and many between. */
+/* The first, the last, the next to be shown (a slice is an even number), and many between. */
 static bool goes(unsigned number)
 {
     return number % 2 == 0 || number == MANY - 1;
@@ -517,12 +516,12 @@ START_TEST(requests_are_counted_by_operation_and_answer)
     ck_assert_double_eq(metric("leasefs_refused_total"), 1);
     ck_assert_double_eq(metric("leasefs_request_seconds_count{group=\"acquire\"}"), 2);
     ck_assert_double_eq(metric("leasefs_request_seconds_count{group=\"remove\"}"), 2);
-    /* What is asked of .leasefs does not count as work for locks. */
+    /* Requests about .leasefs do not count as work for locks. */
     ck_assert_double_eq(metric("leasefs_requests_total{operation=\"read\",result=\"ok\"}"), 0);
 }
 END_TEST
 
-START_TEST(status_tells_what_is_mounted_and_how_it_is)
+START_TEST(status_shows_what_is_mounted_and_how_it_is)
 {
     lock(0);
     g_autofree char *text = contents("status"), *pid = g_strdup_printf("\npid: %d\n", getpid());
@@ -551,9 +550,9 @@ static Suite *control_suite(void)
 
     tcase_add_checked_fixture(tables, set_up, tear_down);
     tcase_set_timeout(tables, 60);
-    tcase_add_test(tables, locks_tells_what_is_held_and_by_whom);
+    tcase_add_test(tables, locks_shows_locks_and_their_holders);
     tcase_add_test(tables, fcntl_lock_goes_from_the_table_with_its_last_range);
-    tcase_add_test(tables, waiters_are_told_in_order_with_their_place);
+    tcase_add_test(tables, waiters_are_shown_in_order_with_their_position);
     tcase_add_test(tables, tickets_hold_or_wait_for_their_turn);
     tcase_add_test(tables, table_stays_right_while_it_is_read_slowly);
     tcase_add_test(tables, read_far_ahead_lets_others_go_first);
@@ -564,7 +563,7 @@ static Suite *control_suite(void)
     tcase_add_test(counts, ends_are_counted_by_their_reason);
     tcase_add_test(counts, change_of_mode_is_no_new_lock);
     tcase_add_test(counts, requests_are_counted_by_operation_and_answer);
-    tcase_add_test(counts, status_tells_what_is_mounted_and_how_it_is);
+    tcase_add_test(counts, status_shows_what_is_mounted_and_how_it_is);
     suite_add_tcase(suite, counts);
     return suite;
 }

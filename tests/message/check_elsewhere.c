@@ -1,5 +1,5 @@
-/* What a mount shows of locks that another mount of the store holds, or a client
- * that is none, and what it lets be done to them.  Nothing of it is kept. */
+/* Locks of another mount of the store, or of another client: what this mount shows of them, and what it allows.  It
+ * keeps no copy of them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -41,16 +41,16 @@ static struct wire_file lease_there(const char *name, const char *content)
 
 static struct fuse_entry_out entry(struct wire *w, const char *name)
 {
-    uint64_t asked = wire_lookup(w, name);
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    return *(const struct fuse_entry_out *)wire_data(w, asked, NULL);
+    uint64_t requested = wire_lookup(w, name);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    return *(const struct fuse_entry_out *)wire_data(w, requested, NULL);
 }
 
 static struct fuse_attr attributes(struct wire *w, uint64_t node)
 {
-    uint64_t asked = wire_getattr(w, node);
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    const struct fuse_attr_out *out = wire_data(w, asked, NULL);
+    uint64_t requested = wire_getattr(w, node);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    const struct fuse_attr_out *out = wire_data(w, requested, NULL);
     ck_assert_uint_eq(out->attr_valid, 0);
     ck_assert_uint_eq(out->attr_valid_nsec, 0);
     return out->attr;
@@ -125,14 +125,14 @@ START_TEST(nothing_of_it_is_kept)
 }
 END_TEST
 
-START_TEST(watchers_are_told_when_it_is_seen_that_it_went)
+START_TEST(watchers_are_notified_when_it_is_seen_that_it_went)
 {
     lease_there("L", "x");
     entry(here, "L");
     ck_assert_int_eq(wire_result(there, wire_unlink(there, "L")), 0);
-    ck_assert(!wire_was_told(here, FUSE_NOTIFY_DELETE, "L"));
+    ck_assert(!wire_has_notification(here, FUSE_NOTIFY_DELETE, "L"));
     ck_assert(!wire_exists(here, "L"));
-    while (!wire_was_told(here, FUSE_NOTIFY_DELETE, "L")) {
+    while (!wire_has_notification(here, FUSE_NOTIFY_DELETE, "L")) {
     }
 }
 END_TEST
@@ -252,10 +252,10 @@ static bool lists(struct wire *w, const char *name)
     ck_assert_int_eq(wire_result(w, opened), 0);
     uint64_t fh = ((const struct fuse_open_out *)wire_data(w, opened, NULL))->fh;
     struct fuse_read_in in = {.fh = fh, .offset = 2, .size = 4096};
-    uint64_t asked = wire_send(w, FUSE_READDIR, FUSE_ROOT_ID, &in, sizeof in, NULL, 0);
-    ck_assert_int_eq(wire_result(w, asked), 0);
+    uint64_t requested = wire_send(w, FUSE_READDIR, FUSE_ROOT_ID, &in, sizeof in, NULL, 0);
+    ck_assert_int_eq(wire_result(w, requested), 0);
     size_t size;
-    const char *data = wire_data(w, asked, &size);
+    const char *data = wire_data(w, requested, &size);
     bool found = size && memmem(data, size, name, strlen(name)) != NULL;
     struct fuse_release_in release = {.fh = fh};
     ck_assert_int_eq(wire_result(w, wire_send(w, FUSE_RELEASEDIR, FUSE_ROOT_ID, &release, sizeof release, NULL, 0)), 0);
@@ -271,14 +271,14 @@ START_TEST(listing_has_the_names_held_elsewhere)
 }
 END_TEST
 
-START_TEST(getlk_tells_no_pid_of_another_host)
+START_TEST(getlk_shows_no_pid_of_another_host)
 {
     struct wire_file file = wire_created(there, "L", O_RDWR);
     ck_assert_int_eq(wire_result(there, wire_setlk(there, file, 1, F_WRLCK, 10, 19, false)), 0);
     struct wire_file mine = wire_opened(here, entry(here, "L").nodeid, O_RDWR);
-    uint64_t asked = wire_getlk(here, mine, 2, F_RDLCK, 0, 100);
-    ck_assert_int_eq(wire_result(here, asked), 0);
-    const struct fuse_lk_out *out = wire_data(here, asked, NULL);
+    uint64_t requested = wire_getlk(here, mine, 2, F_RDLCK, 0, 100);
+    ck_assert_int_eq(wire_result(here, requested), 0);
+    const struct fuse_lk_out *out = wire_data(here, requested, NULL);
     ck_assert_uint_eq(out->lk.type, F_WRLCK);
     ck_assert_uint_eq(out->lk.start, 10);
     ck_assert_uint_eq(out->lk.end, 19);
@@ -435,7 +435,7 @@ START_TEST(mode_changed_under_a_byte_range_is_seen_elsewhere)
     ck_assert_uint_eq(attributes(here, entry(here, "L").nodeid).mode, S_IFREG | 0666);
     change_mode(there, file, 0600);
     ck_assert_uint_eq(attributes(here, entry(here, "L").nodeid).mode, S_IFREG | 0600);
-    ck_assert(!wire_was_told(there, FUSE_NOTIFY_DELETE, "L"));
+    ck_assert(!wire_has_notification(there, FUSE_NOTIFY_DELETE, "L"));
 }
 END_TEST
 
@@ -468,7 +468,7 @@ START_TEST(flock_waits_for_another_mount)
 }
 END_TEST
 
-START_TEST(holders_that_share_are_both_told_of)
+START_TEST(holders_that_share_are_both_shown)
 {
     struct wire_file theirs = wire_created(there, "L", O_RDONLY);
     struct wire_file mine = wire_created(here, "L", O_RDONLY);
@@ -552,25 +552,25 @@ START_TEST(attributes_of_a_directory_that_another_mount_has_set_stay)
 END_TEST
 
 /* The store has let alice in before bob, and says so after it has told of him. */
-START_TEST(file_is_of_who_holds_longest_in_whatever_order_the_grants_are_told)
+START_TEST(file_belongs_to_the_longest_holder_in_any_order_of_the_grants)
 {
     static const uid_t uids[] = {1000, 1002};
     pid_t pids[] = {alice, wire_child(here)};
     struct wire_file files[2];
-    uint64_t asked[2];
+    uint64_t requested[2];
     fake_backend_occupy(here->fake, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
     for (int i = 0; i < 2; i++) {
         here->pid = pids[i];
         here->uid = uids[i];
         files[i] = wire_created(here, "L", O_RDONLY);
-        asked[i] =
+        requested[i] =
             _i ? wire_setlk(here, files[i], 7 + (uint64_t)i, F_RDLCK, 0, 9, true) : wire_flock(here, files[i], LOCK_SH);
-        ck_assert(wire_waits(here, asked[i]));
+        ck_assert(wire_waits(here, requested[i]));
     }
     fake_backend_vacate(here->fake, "L");
     fake_backend_reverse_events(here->fake);
-    ck_assert_int_eq(wire_result(here, asked[0]), 0);
-    ck_assert_int_eq(wire_result(here, asked[1]), 0);
+    ck_assert_int_eq(wire_result(here, requested[0]), 0);
+    ck_assert_int_eq(wire_result(here, requested[1]), 0);
     ck_assert_uint_eq(attributes(here, files[0].node).uid, uids[0]);
     ck_assert_int_eq(wire_result(here, wire_release(here, files[0])), 0);
     ck_assert_uint_eq(attributes(here, files[1].node).uid, uids[1]);
@@ -589,8 +589,8 @@ START_TEST(lock_through_a_file_of_before_the_name_was_its_own_lease_has_that_fil
         ck_assert_int_eq(wire_close(here, wire_created(here, "M", O_RDWR | O_EXCL)), 0);
         ck_assert_int_eq(wire_result(here, wire_rename(here, "M", "L", 0)), 0);
     }
-    uint64_t asked = _i & 2 ? wire_setlk(here, file, 7, F_WRLCK, 0, 9, false) : wire_flock(here, file, LOCK_EX);
-    ck_assert_int_eq(wire_result(here, asked), 0);
+    uint64_t requested = _i & 2 ? wire_setlk(here, file, 7, F_WRLCK, 0, 9, false) : wire_flock(here, file, LOCK_EX);
+    ck_assert_int_eq(wire_result(here, requested), 0);
     ck_assert_uint_eq(attributes(here, file.node).mode & S_IFMT, S_IFREG);
     ck_assert_int_eq(wire_result(here, wire_touch(here, file.node, &file)), 0);
     check_xattr(here, file.node, "user.lease.state", "held");
@@ -609,8 +609,8 @@ START_TEST(close_fails_where_times_were_refused_since_another_has_the_name_as_a_
     wire_advance(here, 2 * SECOND);
     ck_assert_int_eq(wire_result(there, wire_symlink(there, "L", "t")), 0);
     struct fuse_setattr_in cut = {.valid = FATTR_SIZE};
-    uint64_t asked = _i ? wire_setattr(here, file.node, &file, cut) : wire_touch(here, file.node, NULL);
-    ck_assert_int_eq(wire_result(here, asked), ESTALE);
+    uint64_t requested = _i ? wire_setattr(here, file.node, &file, cut) : wire_touch(here, file.node, NULL);
+    ck_assert_int_eq(wire_result(here, requested), ESTALE);
     ck_assert_int_eq(wire_close(here, file), EBUSY);
 }
 END_TEST
@@ -633,7 +633,7 @@ START_TEST(times_are_refused_by_the_file_that_lost_nothing_where_a_process_has_t
 }
 END_TEST
 
-START_TEST(times_are_lost_by_a_file_that_is_open_for_reading_alone)
+START_TEST(times_are_lost_by_a_file_that_is_open_only_for_reading)
 {
     struct wire_file file = wire_created(here, "L", O_RDONLY);
     ck_assert_int_eq(wire_result(here, wire_flock(here, file, LOCK_EX)), 0);
@@ -683,7 +683,7 @@ int main(void)
     tcase_add_test(cases, attributes_are_those_of_the_holder_elsewhere);
     tcase_add_test(cases, times_set_elsewhere_are_shown);
     tcase_add_test(cases, nothing_of_it_is_kept);
-    tcase_add_test(cases, watchers_are_told_when_it_is_seen_that_it_went);
+    tcase_add_test(cases, watchers_are_notified_when_it_is_seen_that_it_went);
     tcase_add_test(cases, name_that_goes_between_look_up_and_stat_is_looked_up_again);
     tcase_add_test(cases, lock_elsewhere_that_ends_before_it_is_looked_at_shows_whose_it_was);
     tcase_add_test(cases, symbolic_link_elsewhere_is_one);
@@ -691,7 +691,7 @@ int main(void)
     tcase_add_test(cases, ticket_elsewhere_is_one);
     tcase_add_test(cases, of_a_client_that_is_no_mount_its_content_is_shown);
     tcase_add_test(cases, listing_has_the_names_held_elsewhere);
-    tcase_add_test(cases, getlk_tells_no_pid_of_another_host);
+    tcase_add_test(cases, getlk_shows_no_pid_of_another_host);
     tcase_add_test(cases, what_another_mount_holds_cannot_be_changed);
     tcase_add_test(cases, own_lease_cannot_move_onto_anothers);
     tcase_add_test(cases, token_checks_and_releases_from_anywhere);
@@ -703,18 +703,18 @@ int main(void)
     tcase_add_test(cases, mode_changed_under_a_byte_range_is_seen_elsewhere);
     tcase_add_test(cases, break_is_for_root_and_the_holders_user_elsewhere);
     tcase_add_test(cases, flock_waits_for_another_mount);
-    tcase_add_test(cases, holders_that_share_are_both_told_of);
+    tcase_add_test(cases, holders_that_share_are_both_shown);
     tcase_add_test(cases, directory_of_another_mount_is_seen_as_it_is);
     tcase_add_test(cases, directory_that_the_store_forgot_stays_where_a_lock_is_held_in_it);
     tcase_add_test(cases, directory_made_twice_is_there_once);
     tcase_add_test(cases, attributes_of_a_directory_that_another_mount_has_set_stay);
-    tcase_add_loop_test(cases, file_is_of_who_holds_longest_in_whatever_order_the_grants_are_told, 0, 2);
+    tcase_add_loop_test(cases, file_belongs_to_the_longest_holder_in_any_order_of_the_grants, 0, 2);
     tcase_add_loop_test(cases, lock_through_a_file_of_before_the_name_was_its_own_lease_has_that_files_attributes, 0,
                         4);
     tcase_add_loop_test(cases, close_fails_where_times_were_refused_since_another_has_the_name_as_a_symbolic_link, 0,
                         2);
     tcase_add_test(cases, times_are_refused_by_the_file_that_lost_nothing_where_a_process_has_two);
-    tcase_add_loop_test(cases, times_are_lost_by_a_file_that_is_open_for_reading_alone, 0, 2);
+    tcase_add_loop_test(cases, times_are_lost_by_a_file_that_is_open_only_for_reading, 0, 2);
     tcase_add_test(cases, looker_that_was_sent_back_is_shown_what_it_found_though_the_store_is_slow);
     suite_add_tcase(suite, cases);
     return check_main(suite);

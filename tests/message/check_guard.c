@@ -1,5 +1,5 @@
-/* What a guard means to the files of its holder: what is broken is lost to all of them at once, and goes on being held
- * in the store until the last of them is closed. */
+/* Guards and the files of a holder: a broken lock is lost for all of them at once, and the store keeps it until the
+ * last of them is closed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -112,7 +112,7 @@ START_TEST(last_of_several_files_ends_the_guard)
 END_TEST
 
 /* There is no file whose close could end it. */
-START_TEST(guard_of_a_lease_without_an_open_file_is_left_to_its_time)
+START_TEST(guard_of_a_lease_without_an_open_file_lasts_its_time)
 {
     struct wire_file file = wire_created(w, "L", O_RDWR | O_EXCL);
     wire_close(w, file);
@@ -216,7 +216,7 @@ int main(void)
     tcase_add_test(cases, what_is_broken_is_held_until_its_file_is_closed);
     tcase_add_test(cases, waiter_is_granted_when_the_file_is_closed);
     tcase_add_test(cases, last_of_several_files_ends_the_guard);
-    tcase_add_test(cases, guard_of_a_lease_without_an_open_file_is_left_to_its_time);
+    tcase_add_test(cases, guard_of_a_lease_without_an_open_file_lasts_its_time);
     tcase_add_test(cases, nobody_but_root_ends_a_guard);
     tcase_add_test(cases, guard_is_set_by_its_holder_to_a_time_of_at_most_a_minute);
     tcase_add_test(cases, guard_that_is_refused_is_not_there);

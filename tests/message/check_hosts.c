@@ -1,5 +1,4 @@
-/* Two mounts of one store, on two hosts: who gets what, and what each shows of
- * what the other holds. */
+/* Two mounts of one store, on two hosts: which of them gets a lock, and what each shows of the other's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,7 +9,7 @@
 #include "tests/support/check_main.h"
 
 static struct wire *here, *there; /* the mounts */
-static pid_t alice, bob;          /* on here, no kin */
+static pid_t alice, bob;          /* on here, unrelated */
 static pid_t carol, dave;         /* on there */
 
 static void set_up(void)
@@ -89,7 +88,7 @@ START_TEST(write_open_meets_a_handle_lock_as_the_outcome)
 }
 END_TEST
 
-START_TEST(all_that_waited_go_on_when_it_lapses)
+START_TEST(all_waiters_continue_when_it_lapses)
 {
     wire_created(there, "L", O_WRONLY);
     uint64_t second = wire_create(here, "L", O_WRONLY);
@@ -139,13 +138,13 @@ START_TEST(wait_for_another_mount_ends_with_the_mount)
 }
 END_TEST
 
-START_TEST(one_mount_asks_once_however_many_wait)
+START_TEST(one_mount_sends_one_request_however_many_wait)
 {
     wire_created(there, "L", O_WRONLY);
-    uint64_t asked[20];
+    uint64_t requested[20];
     for (int i = 0; i < 20; i++) {
         here->pid = wire_child(here);
-        asked[i] = wire_create(here, "L", O_WRONLY);
+        requested[i] = wire_create(here, "L", O_WRONLY);
     }
     wire_turn(here);
     unsigned before = fake_backend_count(here->fake, FAKE_ACQUIRE);
@@ -155,7 +154,7 @@ START_TEST(one_mount_asks_once_however_many_wait)
     ck_assert_uint_le(fake_backend_count(here->fake, FAKE_ACQUIRE) - before, 12);
     wire_advance(here, SECOND);
     for (int i = 0; i < 20; i++) {
-        ck_assert_int_eq(wire_result(here, asked[i]), 0);
+        ck_assert_int_eq(wire_result(here, requested[i]), 0);
     }
 }
 END_TEST
@@ -230,11 +229,11 @@ int main(void)
     tcase_add_test(cases, write_open_that_waited_is_busy_however_late_it_was_decided);
     tcase_add_test(cases, write_open_goes_on_provisionally_when_it_lapses_elsewhere);
     tcase_add_test(cases, write_open_meets_a_handle_lock_as_the_outcome);
-    tcase_add_test(cases, all_that_waited_go_on_when_it_lapses);
+    tcase_add_test(cases, all_waiters_continue_when_it_lapses);
     tcase_add_test(cases, wait_for_another_mount_that_is_gone_ends);
     tcase_add_test(cases, wait_for_another_mount_is_interruptible);
     tcase_add_test(cases, wait_for_another_mount_ends_with_the_mount);
-    tcase_add_test(cases, one_mount_asks_once_however_many_wait);
+    tcase_add_test(cases, one_mount_sends_one_request_however_many_wait);
     tcase_add_loop_test(cases, racing_touches_on_two_mounts_have_one_winner, 0, 4);
     suite_add_tcase(suite, cases);
     return check_main(suite);

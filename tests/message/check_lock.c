@@ -1,4 +1,4 @@
-/* What flock and fcntl locks are to one another, to leases and to poll. */
+/* flock and fcntl locks, against each other, against leases and with poll. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 #include "tests/support/check_main.h"
 
 static struct wire *w;
-static pid_t alice, bob, carol;  /* three processes that are no kin */
+static pid_t alice, bob, carol;  /* three unrelated processes */
 static struct wire_file a, b, c; /* L, open for reading, by each of them */
 
 static void set_up(void)
@@ -39,9 +39,9 @@ static uint64_t flock_by_its_opener(struct wire_file file, int operation)
 {
     pid_t before = w->pid;
     w->pid = file.fh == a.fh ? alice : file.fh == b.fh ? bob : carol;
-    uint64_t asked = wire_flock(w, file, operation);
+    uint64_t requested = wire_flock(w, file, operation);
     w->pid = before;
-    return asked;
+    return requested;
 }
 
 START_TEST(shared_locks_stand_together_and_exclusive_waits)
@@ -221,17 +221,17 @@ START_TEST(conversion_to_shared_lets_waiting_readers_in)
 }
 END_TEST
 
-START_TEST(conversion_whose_outcome_comes_after_the_loss_waits_anew)
+START_TEST(conversion_whose_outcome_comes_after_the_loss_waits_again)
 {
     ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
     fake_backend_hold(w->fake, FAKE_CONVERT, true);
-    uint64_t asked = wire_flock(w, a, LOCK_SH);
-    ck_assert(wire_waits(w, asked));
+    uint64_t requested = wire_flock(w, a, LOCK_SH);
+    ck_assert(wire_waits(w, requested));
     fake_backend_end(w->fake, "L", BACKEND_BROKEN);
     wire_turn(w);
     fake_backend_hold(w->fake, FAKE_CONVERT, false);
     fake_backend_answer(w->fake, FAKE_CONVERT, 0);
-    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_int_eq(wire_result(w, requested), 0);
     ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
 }
 END_TEST
@@ -286,7 +286,7 @@ START_TEST(unlink_releases_all_that_its_caller_has_by_the_name_and_nothing_else)
 END_TEST
 
 /* One of two may have run out in the store a moment before; of one whose end nobody knows nothing can be said. */
-START_TEST(unlink_of_several_tells_of_a_failure_that_matters)
+START_TEST(unlink_of_several_reports_a_failure_that_matters)
 {
     static const struct {
         enum backend_result first, second;
@@ -334,10 +334,10 @@ START_TEST(process_whose_only_thread_would_wait_for_itself_is_refused)
     uint64_t held = _i == 1 ? wire_setlk(w, c, 1, F_WRLCK, 0, 9, false) : wire_flock(w, c, LOCK_EX);
     ck_assert_int_eq(wire_result(w, held), 0);
     const struct backend_ticket *ticket = fake_backend_holder(w->fake, "L");
-    uint64_t asked = _i == 2 ? wire_setlk(w, other, 1, F_WRLCK, 0, 9, true) : wire_flock(w, other, LOCK_EX);
-    ck_assert_int_eq(wire_result(w, asked), EDEADLK);
-    asked = _i == 2 ? wire_setlk(w, other, 1, F_WRLCK, 0, 9, false) : wire_flock(w, other, LOCK_EX | LOCK_NB);
-    ck_assert_int_eq(wire_result(w, asked), EAGAIN);
+    uint64_t requested = _i == 2 ? wire_setlk(w, other, 1, F_WRLCK, 0, 9, true) : wire_flock(w, other, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, requested), EDEADLK);
+    requested = _i == 2 ? wire_setlk(w, other, 1, F_WRLCK, 0, 9, false) : wire_flock(w, other, LOCK_EX | LOCK_NB);
+    ck_assert_int_eq(wire_result(w, requested), EAGAIN);
     ck_assert_ptr_eq(fake_backend_holder(w->fake, "L"), ticket);
     ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
     uint64_t waits = wire_flock(w, b, LOCK_EX); /* opened by another, but asked by the same */
@@ -420,32 +420,33 @@ START_TEST(range_that_ends_before_it_begins_is_refused)
 }
 END_TEST
 
-START_TEST(getlk_tells_who_is_in_the_way)
+START_TEST(getlk_shows_the_conflicting_holder)
 {
     w->pid = alice;
     ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 10, 19, false)), 0);
-    uint64_t asked = wire_getlk(w, b, 2, F_RDLCK, 0, INT64_MAX);
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    const struct fuse_lk_out *out = wire_data(w, asked, NULL);
+    uint64_t requested = wire_getlk(w, b, 2, F_RDLCK, 0, INT64_MAX);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    const struct fuse_lk_out *out = wire_data(w, requested, NULL);
     ck_assert_uint_eq(out->lk.type, F_WRLCK);
     ck_assert_uint_eq(out->lk.start, 10);
     ck_assert_uint_eq(out->lk.end, 19);
     ck_assert_int_eq((pid_t)out->lk.pid, alice);
-    asked = wire_getlk(w, b, 2, F_RDLCK, 0, 9);
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    ck_assert_uint_eq(((const struct fuse_lk_out *)wire_data(w, asked, NULL))->lk.type, F_UNLCK);
+    requested = wire_getlk(w, b, 2, F_RDLCK, 0, 9);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    ck_assert_uint_eq(((const struct fuse_lk_out *)wire_data(w, requested, NULL))->lk.type, F_UNLCK);
 }
 END_TEST
 
 /* What F_GETLK tells. */
-static struct fuse_file_lock told(struct wire_file file, uint64_t owner, uint32_t type, uint64_t start, uint64_t end)
+static struct fuse_file_lock reported(struct wire_file file, uint64_t owner, uint32_t type, uint64_t start,
+                                      uint64_t end)
 {
-    uint64_t asked = wire_getlk(w, file, owner, type, start, end);
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    return ((const struct fuse_lk_out *)wire_data(w, asked, NULL))->lk;
+    uint64_t requested = wire_getlk(w, file, owner, type, start, end);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    return ((const struct fuse_lk_out *)wire_data(w, requested, NULL))->lk;
 }
 
-START_TEST(getlk_tells_the_lowest_range)
+START_TEST(getlk_shows_the_lowest_range)
 {
     w->pid = alice;
     ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 50, 59, false)), 0);
@@ -453,49 +454,49 @@ START_TEST(getlk_tells_the_lowest_range)
     w->pid = bob;
     ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 20, 29, false)), 0);
     ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 90, 99, false)), 0);
-    struct fuse_file_lock lock = told(c, 3, F_WRLCK, 0, INT64_MAX);
+    struct fuse_file_lock lock = reported(c, 3, F_WRLCK, 0, INT64_MAX);
     ck_assert_uint_eq(lock.start, 20);
     ck_assert_uint_eq(lock.end, 29);
     ck_assert_int_eq((pid_t)lock.pid, bob);
-    lock = told(c, 3, F_WRLCK, 30, INT64_MAX);
+    lock = reported(c, 3, F_WRLCK, 30, INT64_MAX);
     ck_assert_uint_eq(lock.start, 30);
     ck_assert_uint_eq(lock.type, F_RDLCK);
     ck_assert_int_eq((pid_t)lock.pid, alice);
-    lock = told(c, 3, F_RDLCK, 30, INT64_MAX);
+    lock = reported(c, 3, F_RDLCK, 30, INT64_MAX);
     ck_assert_uint_eq(lock.start, 50);
 }
 END_TEST
 
-START_TEST(getlk_tells_of_no_lock_of_its_own)
+START_TEST(getlk_ignores_locks_of_its_own)
 {
     w->pid = alice;
     struct wire_file file = wire_created(w, "M", O_WRONLY), reader = wire_opened(w, file.node, O_RDONLY);
-    ck_assert_uint_eq(told(file, 1, F_WRLCK, 0, 9).type, F_UNLCK); /* provisional */
-    ck_assert_uint_eq(told(reader, 1, F_WRLCK, 0, 9).type, F_UNLCK);
+    ck_assert_uint_eq(reported(file, 1, F_WRLCK, 0, 9).type, F_UNLCK); /* provisional */
+    ck_assert_uint_eq(reported(reader, 1, F_WRLCK, 0, 9).type, F_UNLCK);
     w->pid = bob;
-    struct fuse_file_lock lock = told(wire_opened(w, file.node, O_RDONLY), 2, F_RDLCK, 0, 9);
+    struct fuse_file_lock lock = reported(wire_opened(w, file.node, O_RDONLY), 2, F_RDLCK, 0, 9);
     ck_assert_uint_eq(lock.type, F_WRLCK);
     ck_assert_int_eq((pid_t)lock.pid, alice);
     w->pid = alice;
     ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
-    ck_assert_uint_eq(told(file, 1, F_WRLCK, 0, 9).type, F_UNLCK); /* a lease */
-    ck_assert_uint_eq(told(reader, 1, F_WRLCK, 0, 9).type, F_UNLCK);
+    ck_assert_uint_eq(reported(file, 1, F_WRLCK, 0, 9).type, F_UNLCK); /* a lease */
+    ck_assert_uint_eq(reported(reader, 1, F_WRLCK, 0, 9).type, F_UNLCK);
     w->pid = bob;
-    ck_assert_uint_eq(told(file, 2, F_WRLCK, 0, 9).type, F_UNLCK); /* through what it inherited: as F_SETLK */
+    ck_assert_uint_eq(reported(file, 2, F_WRLCK, 0, 9).type, F_UNLCK); /* through what it inherited: as F_SETLK */
     ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 2, F_WRLCK, 0, 9, false)), 0);
-    ck_assert_uint_eq(told(file, 2, F_WRLCK, 0, INT64_MAX).type, F_UNLCK);
-    ck_assert_uint_eq(told(file, 1, F_WRLCK, 0, INT64_MAX).type, F_WRLCK);
+    ck_assert_uint_eq(reported(file, 2, F_WRLCK, 0, INT64_MAX).type, F_UNLCK);
+    ck_assert_uint_eq(reported(file, 1, F_WRLCK, 0, INT64_MAX).type, F_WRLCK);
 }
 END_TEST
 
-START_TEST(getlk_of_a_ticket_tells_whether_it_is_its_turn)
+START_TEST(getlk_of_a_ticket_shows_whether_it_holds)
 {
     w->pid = alice;
     struct wire_file first = wire_created(w, "job-", O_RDWR), second = wire_created(w, "job-", O_RDWR);
-    ck_assert_uint_eq(told(first, 1, F_WRLCK, 0, INT64_MAX).type, F_UNLCK);
-    ck_assert_uint_eq(told(second, 1, F_WRLCK, 0, INT64_MAX).type, F_WRLCK);
+    ck_assert_uint_eq(reported(first, 1, F_WRLCK, 0, INT64_MAX).type, F_UNLCK);
+    ck_assert_uint_eq(reported(second, 1, F_WRLCK, 0, INT64_MAX).type, F_WRLCK);
     ck_assert_int_eq(wire_result(w, wire_release(w, first)), 0);
-    ck_assert_uint_eq(told(second, 1, F_WRLCK, 0, INT64_MAX).type, F_UNLCK);
+    ck_assert_uint_eq(reported(second, 1, F_WRLCK, 0, INT64_MAX).type, F_UNLCK);
 }
 END_TEST
 
@@ -564,7 +565,7 @@ static void check_owner(uint64_t node, pid_t pid)
 }
 
 /* Of a handle that alice opened: before it is asked for, while it is provisional, or a lease. */
-START_TEST(who_took_a_lock_is_told_not_who_opened_the_handle)
+START_TEST(getlk_shows_who_locked_not_who_opened_the_handle)
 {
     pid_t child = wire_child(w);
     w->pid = alice;
@@ -576,7 +577,7 @@ START_TEST(who_took_a_lock_is_told_not_who_opened_the_handle)
     ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 2, F_WRLCK, 0, 9, false)), 0);
     check_owner(file.node, child);
     w->pid = bob;
-    ck_assert_int_eq((pid_t)told(file, 3, F_WRLCK, 0, 9).pid, child);
+    ck_assert_int_eq((pid_t)reported(file, 3, F_WRLCK, 0, 9).pid, child);
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), EPERM);
     w->pid = child;
     ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "y", 1)), 0); /* what it holds is its own */
@@ -601,14 +602,14 @@ START_TEST(flock_is_of_who_took_it_and_then_of_who_opened_the_handle)
     wire_advance(w, LEASE_TTL_DEFAULT);
     check_owner(file.node, alice);
     w->pid = bob;
-    ck_assert_int_eq((pid_t)told(wire_opened(w, file.node, O_RDONLY), 3, F_WRLCK, 0, 9).pid, alice);
+    ck_assert_int_eq((pid_t)reported(wire_opened(w, file.node, O_RDONLY), 3, F_WRLCK, 0, 9).pid, alice);
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), EPERM);
     w->pid = alice;
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), 0);
 }
 END_TEST
 
-START_TEST(lock_through_the_owners_handle_turns_its_lease_whoever_asks)
+START_TEST(lock_through_the_owners_handle_converts_its_lease_for_any_process)
 {
     pid_t child = wire_child(w);
     bool record = _i == 1;
@@ -622,8 +623,9 @@ START_TEST(lock_through_the_owners_handle_turns_its_lease_whoever_asks)
     w->pid = child;
     struct wire_file own = wire_opened(w, file.node, O_RDONLY);
     ck_assert_int_eq(wire_result(w, wire_flock(w, own, LOCK_EX | LOCK_NB)), EAGAIN); /* its own: a contender */
-    uint64_t asked = record ? wire_setlk(w, reader, 2, F_WRLCK, 0, INT64_MAX, true) : wire_flock(w, reader, LOCK_EX);
-    ck_assert_int_eq(wire_result(w, asked), 0);
+    uint64_t requested =
+        record ? wire_setlk(w, reader, 2, F_WRLCK, 0, INT64_MAX, true) : wire_flock(w, reader, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, requested), 0);
     ck_assert_int_eq(fake_backend_holder(w->fake, "M")->kind, record ? BACKEND_FCNTL : BACKEND_FLOCK);
     ck_assert_uint_eq(fake_backend_holder(w->fake, "M")->fence, token);
     ck_assert(wire_waits(w, queued));
@@ -631,8 +633,8 @@ START_TEST(lock_through_the_owners_handle_turns_its_lease_whoever_asks)
     ck_assert_int_eq(wire_close(w, file), 0); /* the lease has become a handle lock, and nothing else */
     ck_assert(wire_waits(w, queued));
     w->pid = child;
-    asked = record ? wire_flush(w, reader, 2) : wire_flock(w, reader, LOCK_UN);
-    ck_assert_int_eq(wire_result(w, asked), 0);
+    requested = record ? wire_flush(w, reader, 2) : wire_flock(w, reader, LOCK_UN);
+    ck_assert_int_eq(wire_result(w, requested), 0);
     ck_assert_int_eq(wire_result(w, queued), 0);
 }
 END_TEST
@@ -679,7 +681,7 @@ START_TEST(close_while_another_thread_waits_leaves_no_lock_owner_behind)
 }
 END_TEST
 
-START_TEST(lock_owner_that_asks_while_its_open_is_converted_is_one_owner)
+START_TEST(lock_owner_that_locks_while_its_open_is_converted_is_one_owner)
 {
     w->pid = alice;
     struct wire_file file = wire_created(w, "M", O_RDWR), reader = wire_opened(w, file.node, O_RDONLY);
@@ -702,7 +704,7 @@ START_TEST(lock_owner_that_asks_while_its_open_is_converted_is_one_owner)
 }
 END_TEST
 
-START_TEST(lock_owner_that_asks_while_a_write_decides_has_what_it_got)
+START_TEST(lock_owner_that_locks_while_a_write_decides_keeps_its_lock)
 {
     w->pid = alice;
     struct wire_file file = wire_created(w, "M", O_RDWR);
@@ -719,7 +721,7 @@ START_TEST(lock_owner_that_asks_while_a_write_decides_has_what_it_got)
 }
 END_TEST
 
-START_TEST(flock_and_fcntl_that_turn_one_lease_at_once_are_told_apart)
+START_TEST(flock_and_fcntl_that_convert_one_lease_at_once_are_distinguished)
 {
     w->pid = alice;
     struct wire_file file = wire_created(w, "M", O_RDWR);
@@ -745,7 +747,7 @@ START_TEST(flock_and_fcntl_that_turn_one_lease_at_once_are_told_apart)
 }
 END_TEST
 
-START_TEST(grant_that_ends_before_it_is_told_while_another_thread_closes_is_answered)
+START_TEST(grant_that_ends_before_it_is_reported_while_another_thread_closes_is_answered)
 {
     ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
     w->pid = bob;
@@ -786,7 +788,7 @@ START_TEST(any_close_by_the_process_gives_back_its_fcntl_locks)
 }
 END_TEST
 
-START_TEST(deadlock_is_told)
+START_TEST(deadlock_is_reported)
 {
     fake_backend_fail(w->fake, FAKE_ACQUIRE, BACKEND_DEADLOCK);
     ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, true)), EDEADLK);
@@ -824,13 +826,13 @@ START_TEST(fcntl_conversion_of_a_provisional_open_interrupted_or_not_is_answered
     w->pid = alice;
     struct wire_file file = wire_created(w, "M", O_RDWR);
     fake_backend_hold(w->fake, FAKE_CONVERT, true);
-    uint64_t asked = wire_setlk(w, file, 1, F_WRLCK, 0, 9, true);
-    ck_assert(wire_waits(w, asked));
-    wire_interrupt(w, asked);
-    ck_assert(wire_waits(w, asked)); /* it has no wait to interrupt */
+    uint64_t requested = wire_setlk(w, file, 1, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, requested));
+    wire_interrupt(w, requested);
+    ck_assert(wire_waits(w, requested)); /* it has no wait to interrupt */
     fake_backend_hold(w->fake, FAKE_CONVERT, false);
     fake_backend_answer(w->fake, FAKE_CONVERT, 0);
-    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_int_eq(wire_result(w, requested), 0);
     wire_advance(w, 2 * SECOND);
     ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 1);
 }
@@ -840,45 +842,45 @@ END_TEST
 
 static unsigned poll_events(struct wire_file file, uint64_t handle)
 {
-    uint64_t asked = wire_poll(w, file, handle);
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    return ((const struct fuse_poll_out *)wire_data(w, asked, NULL))->revents;
+    uint64_t requested = wire_poll(w, file, handle);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    return ((const struct fuse_poll_out *)wire_data(w, requested, NULL))->revents;
 }
 
-START_TEST(poll_tells_the_holder_that_somebody_waits)
+START_TEST(poll_reports_a_waiter_to_the_holder)
 {
     ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_EX)), 0);
     ck_assert_uint_eq(poll_events(a, 77) & (POLLPRI | POLLERR | POLLHUP), 0);
     ck_assert(wire_waits(w, flock_by_its_opener(b, LOCK_EX)));
-    ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
+    ck_assert(wire_has_notification(w, FUSE_NOTIFY_POLL, NULL));
     ck_assert_uint_eq(g_array_index(w->notices, struct wire_notice, w->notices->len - 1).poll, 77);
     ck_assert_uint_eq(poll_events(a, 77) & (POLLPRI | POLLERR | POLLHUP), POLLPRI);
 }
 END_TEST
 
-START_TEST(poll_tells_the_holder_that_it_lost)
+START_TEST(poll_reports_a_loss_to_the_holder)
 {
     ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
     ck_assert_uint_eq(poll_events(a, 78) & (POLLPRI | POLLERR | POLLHUP), 0);
     fake_backend_end(w->fake, "L", BACKEND_LOST);
-    ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
+    ck_assert(wire_has_notification(w, FUSE_NOTIFY_POLL, NULL));
     ck_assert_uint_eq(poll_events(a, 78) & (POLLERR | POLLHUP), POLLERR | POLLHUP);
 }
 END_TEST
 
-START_TEST(poll_of_an_fcntl_lock_tells_the_same)
+START_TEST(poll_of_an_fcntl_lock_reports_the_same)
 {
     ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
     ck_assert_uint_eq(poll_events(a, 79) & (POLLPRI | POLLERR | POLLHUP), 0);
     ck_assert(wire_waits(w, wire_setlk(w, b, 2, F_WRLCK, 0, 9, true)));
     ck_assert_uint_eq(poll_events(a, 79) & (POLLPRI | POLLERR | POLLHUP), POLLPRI);
     fake_backend_end(w->fake, "L", BACKEND_BROKEN);
-    ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
+    ck_assert(wire_has_notification(w, FUSE_NOTIFY_POLL, NULL));
     ck_assert_uint_eq(poll_events(a, 79) & (POLLERR | POLLHUP), POLLERR | POLLHUP);
 }
 END_TEST
 
-START_TEST(poll_tells_of_a_lock_that_was_removed)
+START_TEST(poll_reports_a_lock_that_was_removed)
 {
     w->pid = alice;
     ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
@@ -890,7 +892,7 @@ START_TEST(poll_tells_of_a_lock_that_was_removed)
         ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.release", token)), 0);
         g_free(token);
     }
-    ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
+    ck_assert(wire_has_notification(w, FUSE_NOTIFY_POLL, NULL));
     ck_assert_uint_eq(poll_events(a, 80) & (POLLERR | POLLHUP), POLLERR | POLLHUP);
 }
 END_TEST
@@ -903,7 +905,7 @@ START_TEST(poll_is_silent_about_a_lock_that_its_holder_gave_back)
 }
 END_TEST
 
-/* --- what a holder is told of its lock ------------------------------------------------------ */
+/* --- what a holder sees of its lock ------------------------------------------------------ */
 
 static uint64_t number(uint64_t node, const char *name)
 {
@@ -913,7 +915,7 @@ static uint64_t number(uint64_t node, const char *name)
     return value;
 }
 
-START_TEST(holder_is_told_of_its_lock_while_the_backend_is_away)
+START_TEST(holder_sees_its_lock_while_the_backend_is_away)
 {
     ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
     uint64_t token = number(a.node, "user.lease.token");
@@ -928,7 +930,7 @@ START_TEST(holder_is_told_of_its_lock_while_the_backend_is_away)
 }
 END_TEST
 
-START_TEST(each_that_shares_is_told_of_its_own)
+START_TEST(each_that_shares_sees_its_own)
 {
     uint64_t tokens[2];
     const struct wire_file files[2] = {a, b};
@@ -976,7 +978,7 @@ START_TEST(lease_is_not_made_a_lock_while_its_term_is_set)
 }
 END_TEST
 
-START_TEST(ttl_of_a_handle_lock_is_what_is_left_when_renewing_stops)
+START_TEST(ttl_of_a_handle_lock_is_its_remaining_time_when_renewing_stops)
 {
     w->pid = alice;
     ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
@@ -1025,8 +1027,7 @@ START_TEST(attribute_is_set_only_if_it_is_there_or_is_not)
 }
 END_TEST
 
-/* A lease was renamed to the name of which a handle of before is open.  To the store it is one lock, and one lock
- * owner. */
+/* A lease was renamed to a name that an older handle has open.  For the store it is one lock, and one lock owner. */
 START_TEST(lock_owner_whose_handles_have_two_nodes_of_one_name_has_one_ticket)
 {
     const uint64_t owner = 7;
@@ -1052,7 +1053,7 @@ START_TEST(lock_owner_whose_handles_have_two_nodes_of_one_name_has_one_ticket)
 END_TEST
 
 /* Two handles of one name that have two nodes: of before its owner moved its lease there, and of after.  Or of before
- * and after its directory was removed and made anew. */
+ * and after its directory was removed and made again. */
 static void open_two_nodes(struct wire_file *ret_first, struct wire_file *ret_second, bool swapped, bool removed)
 {
     w->pid = alice;
@@ -1188,7 +1189,7 @@ START_TEST(owner_changes_its_lease_through_a_handle_of_before)
 }
 END_TEST
 
-START_TEST(lock_asked_for_while_the_name_moves_is_of_the_new_name)
+START_TEST(lock_claimed_while_the_name_moves_has_the_new_name)
 {
     bool record = _i == 1;
     pid_t family[2]; /* a child's handle does not keep its parent from moving its lease */
@@ -1226,7 +1227,7 @@ START_TEST(lock_asked_for_while_the_name_moves_is_of_the_new_name)
 }
 END_TEST
 
-START_TEST(lock_asked_for_while_the_name_moves_is_answered_and_given_back)
+START_TEST(lock_claimed_while_the_name_moves_is_answered_and_given_back)
 {
     pid_t family[2];
     wire_chain(w, family, 2);
@@ -1292,11 +1293,11 @@ int main(void)
     tcase_add_test(cases, interrupted_conversion_goes_on_sharing);
     tcase_add_test(cases, second_of_two_conversions_to_exclusive_is_refused);
     tcase_add_test(cases, conversion_to_shared_lets_waiting_readers_in);
-    tcase_add_test(cases, conversion_whose_outcome_comes_after_the_loss_waits_anew);
+    tcase_add_test(cases, conversion_whose_outcome_comes_after_the_loss_waits_again);
     tcase_add_test(cases, owner_turns_its_lease_into_a_flock);
     tcase_add_test(cases, flock_waits_for_the_end_of_anothers_lease);
     tcase_add_test(cases, unlink_releases_all_that_its_caller_has_by_the_name_and_nothing_else);
-    tcase_add_loop_test(cases, unlink_of_several_tells_of_a_failure_that_matters, 0, 5);
+    tcase_add_loop_test(cases, unlink_of_several_reports_a_failure_that_matters, 0, 5);
     tcase_add_test(cases, unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name);
     tcase_add_loop_test(cases, process_whose_only_thread_would_wait_for_itself_is_refused, 0, 3);
     tcase_add_test(cases, process_that_waits_for_others_too_waits);
@@ -1308,43 +1309,43 @@ int main(void)
     tcase_add_loop_test(cases, lease_is_turned_through_an_older_handle_of_its_name, 0, 4);
     tcase_add_loop_test(cases, lost_record_locks_are_lost_to_each_handle_of_their_lock_owner, 0, 4);
     tcase_add_loop_test(cases, late_release_leaves_what_its_lock_owner_has_taken_since, 0, 4);
-    tcase_add_test(cases, lock_asked_for_while_the_name_moves_is_answered_and_given_back);
-    tcase_add_loop_test(cases, lock_asked_for_while_the_name_moves_is_of_the_new_name, 0, 2);
+    tcase_add_test(cases, lock_claimed_while_the_name_moves_is_answered_and_given_back);
+    tcase_add_loop_test(cases, lock_claimed_while_the_name_moves_has_the_new_name, 0, 2);
     tcase_add_loop_test(cases, who_opens_a_name_while_its_lease_is_renamed_means_that_name, 0, 2);
     tcase_add_test(cases, owner_changes_its_lease_through_a_handle_of_before);
-    tcase_add_test(cases, getlk_tells_who_is_in_the_way);
+    tcase_add_test(cases, getlk_shows_the_conflicting_holder);
     tcase_add_test(cases, range_that_ends_before_it_begins_is_refused);
-    tcase_add_test(cases, getlk_tells_the_lowest_range);
-    tcase_add_test(cases, getlk_tells_of_no_lock_of_its_own);
-    tcase_add_test(cases, getlk_of_a_ticket_tells_whether_it_is_its_turn);
+    tcase_add_test(cases, getlk_shows_the_lowest_range);
+    tcase_add_test(cases, getlk_ignores_locks_of_its_own);
+    tcase_add_test(cases, getlk_of_a_ticket_shows_whether_it_holds);
     tcase_add_loop_test(cases, shared_ticket_waits_to_be_exclusive_while_its_store_grants_nothing, 0, 2);
     tcase_add_test(cases, ticket_that_ends_while_its_store_grants_nothing_is_stale);
     tcase_add_test(cases, lock_through_the_handle_of_a_closed_tickets_owner_waits_for_its_turn);
-    tcase_add_loop_test(cases, who_took_a_lock_is_told_not_who_opened_the_handle, 0, 3);
+    tcase_add_loop_test(cases, getlk_shows_who_locked_not_who_opened_the_handle, 0, 3);
     tcase_add_loop_test(cases, flock_is_of_who_took_it_and_then_of_who_opened_the_handle, 0, 3);
-    tcase_add_loop_test(cases, lock_through_the_owners_handle_turns_its_lease_whoever_asks, 0, 2);
+    tcase_add_loop_test(cases, lock_through_the_owners_handle_converts_its_lease_for_any_process, 0, 2);
     tcase_add_test(cases, lock_through_a_handle_of_another_pid_namespace_turns_the_lease_it_made);
     tcase_add_test(cases, two_threads_that_wait_for_one_owner_are_both_answered);
     tcase_add_test(cases, close_while_another_thread_waits_leaves_no_lock_owner_behind);
-    tcase_add_test(cases, lock_owner_that_asks_while_its_open_is_converted_is_one_owner);
-    tcase_add_test(cases, lock_owner_that_asks_while_a_write_decides_has_what_it_got);
-    tcase_add_test(cases, flock_and_fcntl_that_turn_one_lease_at_once_are_told_apart);
-    tcase_add_test(cases, grant_that_ends_before_it_is_told_while_another_thread_closes_is_answered);
+    tcase_add_test(cases, lock_owner_that_locks_while_its_open_is_converted_is_one_owner);
+    tcase_add_test(cases, lock_owner_that_locks_while_a_write_decides_keeps_its_lock);
+    tcase_add_test(cases, flock_and_fcntl_that_convert_one_lease_at_once_are_distinguished);
+    tcase_add_test(cases, grant_that_ends_before_it_is_reported_while_another_thread_closes_is_answered);
     tcase_add_test(cases, owner_of_open_file_description_lets_go_at_release);
     tcase_add_test(cases, any_close_by_the_process_gives_back_its_fcntl_locks);
-    tcase_add_test(cases, deadlock_is_told);
+    tcase_add_test(cases, deadlock_is_reported);
     tcase_add_test(cases, flock_and_fcntl_of_one_handle_do_not_exclude_each_other);
     tcase_add_test(cases, fcntl_locks_of_two_owners_on_one_handle_exclude_each_other);
     tcase_add_test(cases, fcntl_conversion_of_a_provisional_open_interrupted_or_not_is_answered_once);
-    tcase_add_test(cases, poll_tells_the_holder_that_somebody_waits);
-    tcase_add_test(cases, poll_tells_the_holder_that_it_lost);
-    tcase_add_test(cases, poll_of_an_fcntl_lock_tells_the_same);
-    tcase_add_loop_test(cases, poll_tells_of_a_lock_that_was_removed, 0, 2);
+    tcase_add_test(cases, poll_reports_a_waiter_to_the_holder);
+    tcase_add_test(cases, poll_reports_a_loss_to_the_holder);
+    tcase_add_test(cases, poll_of_an_fcntl_lock_reports_the_same);
+    tcase_add_loop_test(cases, poll_reports_a_lock_that_was_removed, 0, 2);
     tcase_add_test(cases, poll_is_silent_about_a_lock_that_its_holder_gave_back);
-    tcase_add_test(cases, holder_is_told_of_its_lock_while_the_backend_is_away);
-    tcase_add_test(cases, each_that_shares_is_told_of_its_own);
+    tcase_add_test(cases, holder_sees_its_lock_while_the_backend_is_away);
+    tcase_add_test(cases, each_that_shares_sees_its_own);
     tcase_add_test(cases, lease_is_not_made_a_lock_while_its_term_is_set);
-    tcase_add_test(cases, ttl_of_a_handle_lock_is_what_is_left_when_renewing_stops);
+    tcase_add_test(cases, ttl_of_a_handle_lock_is_its_remaining_time_when_renewing_stops);
     tcase_add_test(cases, attribute_is_set_only_if_it_is_there_or_is_not);
     suite_add_tcase(suite, cases);
     return check_main(suite);

@@ -1,4 +1,4 @@
-/* Names: directories, symbolic and hard links, renames, and what is forgotten. */
+/* Names: directories, symbolic and hard links, renames, and FORGET. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "tests/support/check_main.h"
 
 static struct wire *w;
-static pid_t alice, bob; /* two processes that are no kin */
+static pid_t alice, bob; /* two unrelated processes */
 
 static void set_up(void)
 {
@@ -46,9 +46,9 @@ static uint64_t lease_of(pid_t pid, const char *name)
 
 static struct fuse_attr attributes(uint64_t node)
 {
-    uint64_t asked = wire_getattr(w, node);
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    return ((const struct fuse_attr_out *)wire_data(w, asked, NULL))->attr;
+    uint64_t requested = wire_getattr(w, node);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    return ((const struct fuse_attr_out *)wire_data(w, requested, NULL))->attr;
 }
 
 static void check_content(struct wire_file file, const char *expected)
@@ -151,7 +151,7 @@ START_TEST(name_is_found_as_what_was_granted)
 END_TEST
 
 /* Else the mount's end would leave what waits for it unanswered. */
-START_TEST(node_that_gave_way_while_it_is_asked_for_is_among_all)
+START_TEST(displaced_node_with_a_pending_claim_is_among_all)
 {
     fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
     uint64_t linked = wire_symlink(w, "L", "target");
@@ -339,7 +339,7 @@ START_TEST(what_the_dead_leave_is_not_replaced)
 }
 END_TEST
 
-/* It stays theirs, so it is renewed no more. */
+/* It stays theirs, so this mount does not renew it any more. */
 START_TEST(what_the_dead_leave_is_moved_by_the_same_user_as_it_is)
 {
     w->uid = 1000;
@@ -544,7 +544,7 @@ START_TEST(append_before_and_after_a_rename_keep_all)
 }
 END_TEST
 
-/* What the name shows is another's: nothing of it becomes ours, nor ours its. */
+/* The name shows another's lock: neither takes over anything of the other. */
 START_TEST(write_of_a_lease_that_another_has_by_now_is_stale)
 {
     struct wire_file file = wire_created(w, "L", O_RDWR | O_EXCL);
@@ -795,7 +795,7 @@ START_TEST(forgetting_everything_leaves_no_node)
 END_TEST
 
 /* Else the kernel would take the new lock for the one of whose end it hears late. */
-START_TEST(number_of_a_node_is_free_when_the_kernel_was_told_of_its_end)
+START_TEST(number_of_a_node_is_free_when_the_kernel_was_notified_of_its_end)
 {
     uint64_t gone[26];
     for (int i = 0; i < 26; i++) {
@@ -815,13 +815,13 @@ START_TEST(number_of_a_node_is_free_when_the_kernel_was_told_of_its_end)
         }
     }
     wire_hold_deletions(false);
-    while (!wire_was_told(w, FUSE_NOTIFY_DELETE, "Z")) {
+    while (!wire_has_notification(w, FUSE_NOTIFY_DELETE, "Z")) {
     }
 }
 END_TEST
 
 /* Else a lease that its token has released could still be seen. */
-START_TEST(answer_that_cannot_wait_for_the_kernel_to_be_told_makes_it_look_anew)
+START_TEST(answer_that_cannot_wait_for_an_invalidation_makes_the_kernel_look_again)
 {
     notify_enable_expire(w->fs->notify);
     uint64_t first = lease_of(alice, "first"), second = lease_of(alice, "second");
@@ -832,15 +832,15 @@ START_TEST(answer_that_cannot_wait_for_the_kernel_to_be_told_makes_it_look_anew)
     wire_advance(w, 2 * SECOND);
     uint64_t released = wire_setxattr(w, second, "user.lease.release", token);
     ck_assert(wire_waits(w, released));
-    ck_assert(!wire_was_told(w, WIRE_NOTIFY_INC_EPOCH, NULL));
+    ck_assert(!wire_has_notification(w, WIRE_NOTIFY_INC_EPOCH, NULL));
     wire_advance(w, 20);
     while (wire_waits(w, released)) { /* the loop's timer goes by another clock */
     }
     ck_assert_int_eq(wire_result(w, released), 0);
-    ck_assert(wire_was_told(w, WIRE_NOTIFY_INC_EPOCH, NULL));
-    ck_assert(!wire_was_told(w, FUSE_NOTIFY_DELETE, "second"));
+    ck_assert(wire_has_notification(w, WIRE_NOTIFY_INC_EPOCH, NULL));
+    ck_assert(!wire_has_notification(w, FUSE_NOTIFY_DELETE, "second"));
     wire_hold_deletions(false);
-    while (!wire_was_told(w, FUSE_NOTIFY_DELETE, "second")) {
+    while (!wire_has_notification(w, FUSE_NOTIFY_DELETE, "second")) {
     }
     g_free(token);
 }
@@ -853,11 +853,11 @@ static uint64_t read_directory_at(uint64_t fh, uint64_t offset)
     return wire_send(w, FUSE_READDIR, FUSE_ROOT_ID, &in, sizeof in, NULL, 0);
 }
 
-static size_t bytes_listed(uint64_t asked)
+static size_t bytes_listed(uint64_t requested)
 {
     size_t size;
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    wire_data(w, asked, &size);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    wire_data(w, requested, &size);
     return size;
 }
 
@@ -910,11 +910,11 @@ static uint64_t list_with_attributes(uint64_t fh)
 }
 
 /* What such an answer tells of a name. */
-static struct fuse_entry_out listed(uint64_t asked, const char *name)
+static struct fuse_entry_out listed(uint64_t requested, const char *name)
 {
     size_t size;
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    const char *data = wire_data(w, asked, &size);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    const char *data = wire_data(w, requested, &size);
     for (const struct fuse_direntplus *at; size > 0;
          data += FUSE_DIRENTPLUS_SIZE(at), size -= FUSE_DIRENTPLUS_SIZE(at)) {
         at = (const void *)data;
@@ -930,7 +930,7 @@ static unsigned looked_up(uint64_t node)
     return GPOINTER_TO_UINT(g_hash_table_lookup(w->lookups, GSIZE_TO_POINTER(node)));
 }
 
-START_TEST(listing_tells_the_attributes_of_leases_and_is_a_look_up_of_each)
+START_TEST(listing_has_the_attributes_of_leases_and_is_a_look_up_of_each)
 {
     uint64_t node = lease_of(alice, "A");
     struct fuse_attr expected = attributes(node);
@@ -940,8 +940,8 @@ START_TEST(listing_tells_the_attributes_of_leases_and_is_a_look_up_of_each)
     unsigned before = looked_up(node);
 
     uint64_t fh = directory_opened();
-    uint64_t asked = list_with_attributes(fh);
-    struct fuse_entry_out lease = listed(asked, "A");
+    uint64_t requested = list_with_attributes(fh);
+    struct fuse_entry_out lease = listed(requested, "A");
     ck_assert_uint_eq(lease.nodeid, node);
     ck_assert_uint_eq(looked_up(node), before + 1); /* which wire_free forgets, and nothing may be left then */
     ck_assert_uint_gt(lease.entry_valid, 1);
@@ -949,7 +949,7 @@ START_TEST(listing_tells_the_attributes_of_leases_and_is_a_look_up_of_each)
     ck_assert_mem_eq(&lease.attr, &expected, sizeof expected);
     static const char *const others[] = {".", "..", "B", "C", "D"}; /* they come and go unknown to the kernel */
     for (size_t i = 0; i < G_N_ELEMENTS(others); i++) {
-        ck_assert_uint_eq(listed(asked, others[i]).nodeid, 0);
+        ck_assert_uint_eq(listed(requested, others[i]).nodeid, 0);
     }
 
     uint64_t unheard = list_with_attributes(fh);
@@ -1009,21 +1009,21 @@ START_TEST(attributes_of_what_was_made_are_kept_for_a_tick_where_the_kernel_chec
     ck_assert_uint_eq(kept_of(idle), 0);
     ck_assert_uint_eq(kept_of(of_another), 0);
     w->pid = alice;
-    ck_assert(!wire_was_told(w, FUSE_NOTIFY_INVAL_INODE, NULL));
+    ck_assert(!wire_has_notification(w, FUSE_NOTIFY_INVAL_INODE, NULL));
     wire_node(w, wire_link(w, wire_node(w, lease), "E"));
-    ck_assert(wire_was_told(w, FUSE_NOTIFY_INVAL_INODE, NULL)); /* with the answer: there are two links now */
+    ck_assert(wire_has_notification(w, FUSE_NOTIFY_INVAL_INODE, NULL)); /* with the answer: there are two links now */
 }
 END_TEST
 
-START_TEST(attributes_that_a_listing_told_are_taken_back_when_they_change)
+START_TEST(attributes_from_a_listing_are_invalidated_when_they_change)
 {
     static void (*const changes[])(uint64_t node) = {by_renewal, by_term, by_link, by_next_holder};
     uint64_t node = lease_of(alice, "A"), fh = directory_opened();
     wire_advance(w, 2 * SECOND);
-    ck_assert(!wire_was_told(w, FUSE_NOTIFY_INVAL_INODE, NULL));
+    ck_assert(!wire_has_notification(w, FUSE_NOTIFY_INVAL_INODE, NULL));
     ck_assert_uint_eq(listed(list_with_attributes(fh), "A").nodeid, node);
     changes[_i](node);
-    while (!wire_was_told(w, FUSE_NOTIFY_INVAL_INODE, NULL)) {
+    while (!wire_has_notification(w, FUSE_NOTIFY_INVAL_INODE, NULL)) {
     }
     directory_closed(fh);
 }
@@ -1040,7 +1040,7 @@ int main(void)
     tcase_add_test(cases, ticket_is_not_kept_by_the_name_that_made_it);
     tcase_add_loop_test(cases, lease_that_was_closed_is_moved_once_it_is_decided, 0, 2);
     tcase_add_test(cases, name_is_found_as_what_was_granted);
-    tcase_add_test(cases, node_that_gave_way_while_it_is_asked_for_is_among_all);
+    tcase_add_test(cases, displaced_node_with_a_pending_claim_is_among_all);
     tcase_add_test(cases, link_acquires_the_name_with_content_and_inode);
     tcase_add_test(cases, lock_of_a_name_that_was_linked_is_another_file);
     tcase_add_test(cases, file_of_a_name_that_was_linked_keeps_its_number_while_it_is_open);
@@ -1074,12 +1074,12 @@ int main(void)
     tcase_add_test(cases, names_are_at_most_255_bytes);
     tcase_add_test(cases, directories_are_made_and_removed);
     tcase_add_test(cases, forgetting_everything_leaves_no_node);
-    tcase_add_test(cases, number_of_a_node_is_free_when_the_kernel_was_told_of_its_end);
-    tcase_add_test(cases, answer_that_cannot_wait_for_the_kernel_to_be_told_makes_it_look_anew);
+    tcase_add_test(cases, number_of_a_node_is_free_when_the_kernel_was_notified_of_its_end);
+    tcase_add_test(cases, answer_that_cannot_wait_for_an_invalidation_makes_the_kernel_look_again);
     tcase_add_test(cases, seek_far_into_a_directory_leaves_the_loop_to_others_and_may_be_interrupted);
-    tcase_add_test(cases, listing_tells_the_attributes_of_leases_and_is_a_look_up_of_each);
+    tcase_add_test(cases, listing_has_the_attributes_of_leases_and_is_a_look_up_of_each);
     tcase_add_test(cases, attributes_of_what_was_made_are_kept_for_a_tick_where_the_kernel_checks_permissions);
-    tcase_add_loop_test(cases, attributes_that_a_listing_told_are_taken_back_when_they_change, 0, 4);
+    tcase_add_loop_test(cases, attributes_from_a_listing_are_invalidated_when_they_change, 0, 4);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }

@@ -1,5 +1,4 @@
-/* Opening and closing: the provisional second, what decides it, and who waits
- * for the decision. */
+/* Opening and closing: the provisional second, the calls that decide it, and the opens that wait for it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "tests/support/heap.h"
 
 static struct wire *w;
-static pid_t alice, bob, carol; /* three processes that are no kin */
+static pid_t alice, bob, carol; /* three unrelated processes */
 
 static void set_up(void)
 {
@@ -89,7 +88,7 @@ START_TEST(closing_an_earlier_handle_decides_the_present_second)
     wire_opened(w, first.node, O_WRONLY);
     ck_assert_int_eq(wire_close(w, first), 0);
     wire_advance(w, 2 * SECOND);
-    ck_assert(held_as("L", BACKEND_LEASE)); /* as it was told */
+    ck_assert(held_as("L", BACKEND_LEASE)); /* as the close reported */
 }
 END_TEST
 
@@ -120,7 +119,7 @@ START_TEST(flush_of_a_child_decides_nothing)
 }
 END_TEST
 
-START_TEST(close_after_the_lapse_takes_a_free_name_anew)
+START_TEST(close_after_the_lapse_acquires_a_free_name_again)
 {
     struct wire_file file = wire_created(w, "L", O_WRONLY);
     wire_advance(w, 2 * SECOND);
@@ -153,7 +152,7 @@ START_TEST(close_after_the_lapse_is_busy_when_another_mount_holds)
 }
 END_TEST
 
-START_TEST(close_of_a_handle_asked_for_flock_acquires_nothing)
+START_TEST(close_of_a_handle_used_for_flock_acquires_nothing)
 {
     struct wire_file file = wire_created(w, "L", O_WRONLY);
     ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), 0);
@@ -165,7 +164,7 @@ START_TEST(close_of_a_handle_asked_for_flock_acquires_nothing)
 }
 END_TEST
 
-START_TEST(close_of_a_handle_asked_for_fcntl_acquires_nothing)
+START_TEST(close_of_a_handle_used_for_fcntl_acquires_nothing)
 {
     struct wire_file file = wire_created(w, "L", O_WRONLY);
     ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 7, F_WRLCK, 0, 9, false)), 0);
@@ -192,7 +191,7 @@ START_TEST(refused_flock_keeps_close_from_acquiring)
 }
 END_TEST
 
-/* The ways to be told no. */
+/* The ways to be refused. */
 enum refusal { BY_TIMES, BY_TIMES_OF_THE_PATH, BY_WRITE, BY_CUT, BY_CLOSE, BY_WRITE_OF_A_CHILD, REFUSALS };
 
 static uint64_t ask(enum refusal way, struct wire_file file)
@@ -233,12 +232,12 @@ START_TEST(handle_that_was_refused_acquires_nothing_by_closing)
     }
     w->pid = alice;
     ck_assert_int_eq(wire_result(w, wire_flush(w, file, 1)), EBUSY); /* a duplicate of it */
-    ck_assert_int_eq(wire_close(w, file), EBUSY);                    /* it was told so, and that is still true */
+    ck_assert_int_eq(wire_close(w, file), EBUSY);                    /* it was refused, and that is still true */
     ck_assert_ptr_null(holder("L"));
 }
 END_TEST
 
-START_TEST(handle_that_was_refused_leaves_another_of_the_process_alone)
+START_TEST(handle_that_was_refused_does_not_change_another_of_the_process)
 {
     struct wire_file file = wire_created(w, "L", O_WRONLY);
     wire_advance(w, 2 * SECOND);
@@ -301,15 +300,15 @@ END_TEST
 START_TEST(close_of_a_handle_that_was_only_probed_acquires_nothing)
 {
     struct wire_file file = wire_created(w, "L", O_WRONLY);
-    uint64_t asked = wire_getlk(w, file, 7, F_WRLCK, 0, 9);
-    ck_assert_int_eq(wire_result(w, asked), 0);
+    uint64_t requested = wire_getlk(w, file, 7, F_WRLCK, 0, 9);
+    ck_assert_int_eq(wire_result(w, requested), 0);
     ck_assert(held_as("L", BACKEND_PROVISIONAL)); /* the second goes on: a write may decide it */
     ck_assert_int_eq(wire_close(w, file), 0);
     ck_assert_ptr_null(holder("L"));
     file = wire_created(w, "L", O_WRONLY);
     wire_advance(w, 2 * SECOND);
-    asked = wire_getlk(w, file, 7, F_WRLCK, 0, 9);
-    ck_assert_int_eq(wire_result(w, asked), 0);
+    requested = wire_getlk(w, file, 7, F_WRLCK, 0, 9);
+    ck_assert_int_eq(wire_result(w, requested), 0);
     ck_assert_int_eq(wire_close(w, file), 0);
     ck_assert_ptr_null(holder("L"));
 }
@@ -503,7 +502,7 @@ START_TEST(open_that_waited_is_idle_when_it_became_an_fcntl_lock)
 }
 END_TEST
 
-START_TEST(opens_that_waited_go_on_when_it_lapses_the_first_provisionally)
+START_TEST(opens_that_waited_continue_when_it_lapses_the_first_provisionally)
 {
     wire_created(w, "L", O_WRONLY);
     w->pid = bob;
@@ -609,12 +608,12 @@ END_TEST
 
 /* --- notices ------------------------------------------------------------------------------- */
 
-START_TEST(kernel_is_told_when_the_second_lapses)
+START_TEST(kernel_is_notified_when_the_second_lapses)
 {
     wire_created(w, "L", O_WRONLY);
     ck_assert(wire_exists(w, "L"));
     wire_advance(w, SECOND);
-    while (!wire_was_told(w, FUSE_NOTIFY_DELETE, "L")) {
+    while (!wire_has_notification(w, FUSE_NOTIFY_DELETE, "L")) {
     }
 }
 END_TEST
@@ -649,14 +648,14 @@ int main(void)
     tcase_add_test(cases, closing_an_earlier_handle_decides_the_present_second);
     tcase_add_test(cases, exit_after_closing_a_duplicate_gives_back);
     tcase_add_test(cases, flush_of_a_child_decides_nothing);
-    tcase_add_test(cases, close_after_the_lapse_takes_a_free_name_anew);
+    tcase_add_test(cases, close_after_the_lapse_acquires_a_free_name_again);
     tcase_add_test(cases, close_after_the_lapse_is_busy_when_another_holds);
     tcase_add_test(cases, close_after_the_lapse_is_busy_when_another_mount_holds);
-    tcase_add_test(cases, close_of_a_handle_asked_for_flock_acquires_nothing);
-    tcase_add_test(cases, close_of_a_handle_asked_for_fcntl_acquires_nothing);
+    tcase_add_test(cases, close_of_a_handle_used_for_flock_acquires_nothing);
+    tcase_add_test(cases, close_of_a_handle_used_for_fcntl_acquires_nothing);
     tcase_add_test(cases, refused_flock_keeps_close_from_acquiring);
     tcase_add_loop_test(cases, handle_that_was_refused_acquires_nothing_by_closing, 0, 2 * REFUSALS);
-    tcase_add_test(cases, handle_that_was_refused_leaves_another_of_the_process_alone);
+    tcase_add_test(cases, handle_that_was_refused_does_not_change_another_of_the_process);
     tcase_add_test(cases, handle_that_was_refused_may_still_acquire_by_asking_again);
     tcase_add_test(cases, handle_whose_write_failed_acquires_nothing_by_closing);
     tcase_add_test(cases, ticket_whose_write_failed_goes_with_its_close);
@@ -676,14 +675,14 @@ int main(void)
     tcase_add_test(cases, open_that_waited_is_busy_when_it_became_a_lease);
     tcase_add_test(cases, open_that_waited_is_idle_when_it_became_a_flock);
     tcase_add_test(cases, open_that_waited_is_idle_when_it_became_an_fcntl_lock);
-    tcase_add_test(cases, opens_that_waited_go_on_when_it_lapses_the_first_provisionally);
+    tcase_add_test(cases, opens_that_waited_continue_when_it_lapses_the_first_provisionally);
     tcase_add_test(cases, open_that_waited_takes_the_name_when_it_is_given_back);
     tcase_add_test(cases, own_further_opens_do_not_wait);
     tcase_add_test(cases, one_of_two_own_handles_decides_for_both);
     tcase_add_test(cases, opens_for_reading_do_not_wait);
     tcase_add_test(cases, nonblocking_flock_awaits_a_provisional_outcome);
     tcase_add_test(cases, nonblocking_flock_is_refused_when_the_outcome_is_a_lease);
-    tcase_add_test(cases, kernel_is_told_when_the_second_lapses);
+    tcase_add_test(cases, kernel_is_notified_when_the_second_lapses);
     tcase_add_test(cases, a_lease_needs_no_more_memory_in_its_first_second);
     suite_add_tcase(suite, cases);
     return check_main(suite);

@@ -1,5 +1,4 @@
-/* Who may change, release and date what is held, and what a lock's file
- * shows: content and attributes. */
+/* Who may change, release and date a lock; and what its file shows: content and attributes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,7 +9,7 @@
 #include "tests/support/check_main.h"
 
 static struct wire *w;
-static pid_t alice, bob; /* two processes that are no kin */
+static pid_t alice, bob; /* two unrelated processes */
 static pid_t family[2];  /* a parent and its child */
 
 static void set_up(void)
@@ -46,9 +45,9 @@ static uint64_t lease_of(pid_t pid, const char *name)
 
 static struct fuse_attr attributes(uint64_t node)
 {
-    uint64_t asked = wire_getattr(w, node);
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    return ((const struct fuse_attr_out *)wire_data(w, asked, NULL))->attr;
+    uint64_t requested = wire_getattr(w, node);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    return ((const struct fuse_attr_out *)wire_data(w, requested, NULL))->attr;
 }
 
 static int change_mode(uint64_t node, uint32_t mode)
@@ -207,7 +206,7 @@ START_TEST(lease_of_a_helper_that_nobody_has_waited_for_is_no_strangers)
 {
     w->uid = 1000;
     lease_of(family[1], "L");
-    wire_kill(w, family[1]); /* a zombie: how it ended is told once it was waited for */
+    wire_kill(w, family[1]); /* a zombie: its exit status is known once it was waited for */
     w->pid = bob;
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
     w->pid = family[0];
@@ -215,7 +214,7 @@ START_TEST(lease_of_a_helper_that_nobody_has_waited_for_is_no_strangers)
 }
 END_TEST
 
-/* The kernel does not wait for RELEASE, nor RELEASE for the store. */
+/* The kernel does not wait for RELEASE, and RELEASE does not wait for the store. */
 START_TEST(lease_of_a_helper_is_no_strangers_while_the_store_has_not_answered)
 {
     w->uid = 1000;
@@ -311,7 +310,7 @@ START_TEST(handle_of_an_earlier_leases_child_does_not_keep_the_next)
 }
 END_TEST
 
-/* Who waits for a lock owner's bytes and gives up has no say in whose lease it is. */
+/* A waiter for a lock owner's bytes that gives up does not change the owner of the lease. */
 START_TEST(waiter_that_gives_up_does_not_end_what_keeps_a_lease)
 {
     w->pid = family[0];
@@ -426,13 +425,13 @@ START_TEST(fixed_term_is_not_renewed_until_it_is_automatic_again)
 }
 END_TEST
 
-START_TEST(expiry_is_told_to_the_kernel)
+START_TEST(kernel_is_notified_of_expiry)
 {
     uint64_t node = lease_of(alice, "L");
     ck_assert(wire_exists(w, "L"));
     ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.ttl", "1s")), 0);
     wire_advance(w, 1001);
-    while (!wire_was_told(w, FUSE_NOTIFY_DELETE, "L")) {
+    while (!wire_has_notification(w, FUSE_NOTIFY_DELETE, "L")) {
     }
     const struct wire_notice *notice = &g_array_index(w->notices, struct wire_notice, w->notices->len - 1);
     ck_assert_uint_eq(notice->parent, FUSE_ROOT_ID);
@@ -463,8 +462,8 @@ START_TEST(stranger_may_not_change_the_mode_of_a_handle_lock)
     w->pid = bob;
     other = wire_created(w, "L", O_RDONLY);
     w->pid = alice;
-    uint64_t asked = _i == 0 ? wire_setlk(w, file, 1, F_WRLCK, 0, 9, false) : wire_flock(w, file, LOCK_EX);
-    ck_assert_int_eq(wire_result(w, asked), 0);
+    uint64_t requested = _i == 0 ? wire_setlk(w, file, 1, F_WRLCK, 0, 9, false) : wire_flock(w, file, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, requested), 0);
     w->pid = bob;
     ck_assert_int_eq(change_mode(file.node, S_IFREG | 0600), EPERM);
     if (_i == 0) {
@@ -490,8 +489,8 @@ START_TEST(setting_times_by_a_stranger_is_busy_also_by_path)
 }
 END_TEST
 
-/* The handle acquires nothing any more, since a lock was asked for on it; but it is told no. */
-START_TEST(setting_times_is_busy_where_another_has_records_and_a_lock_was_asked_for)
+/* The handle acquires nothing any more, because a lock was requested on it; but the call fails. */
+START_TEST(setting_times_is_busy_where_another_has_records_and_a_lock_was_claimed)
 {
     w->pid = alice;
     struct wire_file mine = wire_created(w, "L", O_RDWR);
@@ -558,9 +557,9 @@ START_TEST(setattr_of_nothing_answers_with_the_attributes)
 {
     uint64_t node = lease_of(alice, "L");
     w->pid = bob;
-    uint64_t asked = wire_setattr(w, node, NULL, (struct fuse_setattr_in){.valid = 0});
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    ck_assert_uint_eq(((const struct fuse_attr_out *)wire_data(w, asked, NULL))->attr.mode, S_IFREG | 0644);
+    uint64_t requested = wire_setattr(w, node, NULL, (struct fuse_setattr_in){.valid = 0});
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    ck_assert_uint_eq(((const struct fuse_attr_out *)wire_data(w, requested, NULL))->attr.mode, S_IFREG | 0644);
     ck_assert_int_eq(wire_result(w, wire_setattr(w, FUSE_ROOT_ID, NULL, (struct fuse_setattr_in){.valid = 0})), 0);
 }
 END_TEST
@@ -721,7 +720,7 @@ START_TEST(idle_handle_sets_no_mode)
 END_TEST
 
 /* flock(1) only asks for who has opened the file, as it did. */
-START_TEST(lock_is_its_openers_whoever_asks_for_it)
+START_TEST(lock_belongs_to_its_opener_whichever_process_locks)
 {
     be(alice, ALICE, 0600);
     struct wire_file file = wire_created(w, "L", O_RDONLY);
@@ -886,7 +885,7 @@ START_TEST(bytes_given_back_do_not_keep_others_from_breaking_their_own)
 END_TEST
 
 /* The store has granted it, and the mount is not told yet. */
-START_TEST(owner_is_asked_for_between_a_grant_and_its_event)
+START_TEST(owner_is_read_between_a_grant_and_its_event)
 {
     be(bob, BOB, 0666);
     struct wire_file first = wire_created(w, "L", O_RDWR);
@@ -985,7 +984,7 @@ static struct wire_file locked_by(pid_t pid, uid_t uid, uint32_t mode)
     return file;
 }
 
-/* The kernel looks a name up again once when it is told ESTALE. */
+/* After ESTALE the kernel looks a name up once more. */
 START_TEST(lock_that_ends_before_it_is_looked_at_shows_whose_it_was)
 {
     struct wire_file file = locked_by(alice, ALICE, 0666);
@@ -1119,11 +1118,11 @@ START_TEST(lost_lease_is_stale_to_its_handle)
     ck_assert_int_eq(wire_result(w, wire_touch(w, file.node, &file)), ESTALE);
     ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_UN)), 0);
     ck_assert_int_eq(wire_close(w, file), 0);
-    ck_assert_ptr_null(holder("L")); /* closing takes nothing anew */
+    ck_assert_ptr_null(holder("L")); /* closing acquires nothing again */
 }
 END_TEST
 
-/* A mode that was refused says nothing of the lock, a loss that was told once is told. */
+/* A refused mode says nothing about the lock; a loss was reported once. */
 START_TEST(close_fails_for_nothing_but_a_lock_that_another_has)
 {
     lease_of(bob, "L");
@@ -1228,11 +1227,11 @@ int main(void)
     tcase_add_test(cases, times_of_another_user_and_namespace_decide_nothing);
     tcase_add_test(cases, child_of_another_pid_namespace_that_ends_takes_nothing);
     tcase_add_test(cases, fixed_term_is_not_renewed_until_it_is_automatic_again);
-    tcase_add_test(cases, expiry_is_told_to_the_kernel);
+    tcase_add_test(cases, kernel_is_notified_of_expiry);
     tcase_add_test(cases, stranger_may_not_change_mode_owner_or_size);
     tcase_add_loop_test(cases, stranger_may_not_change_the_mode_of_a_handle_lock, 0, 2);
     tcase_add_test(cases, setting_times_by_a_stranger_is_busy_also_by_path);
-    tcase_add_test(cases, setting_times_is_busy_where_another_has_records_and_a_lock_was_asked_for);
+    tcase_add_test(cases, setting_times_is_busy_where_another_has_records_and_a_lock_was_claimed);
     tcase_add_test(cases, handle_of_before_sets_neither_times_nor_size_where_another_holds);
     tcase_add_test(cases, times_are_what_the_holder_set);
     tcase_add_test(cases, setting_one_time_leaves_the_other);
@@ -1244,7 +1243,7 @@ int main(void)
     tcase_add_test(cases, who_shares_a_lock_does_not_become_the_files_owner);
     tcase_add_test(cases, who_locks_other_bytes_does_not_become_the_files_owner);
     tcase_add_test(cases, idle_handle_sets_no_mode);
-    tcase_add_test(cases, lock_is_its_openers_whoever_asks_for_it);
+    tcase_add_test(cases, lock_belongs_to_its_opener_whichever_process_locks);
     tcase_add_test(cases, mode_of_a_lock_has_permissions_only);
     tcase_add_test(cases, lock_of_a_handle_that_made_nothing_has_its_openers_umask);
     tcase_add_test(cases, another_user_may_not_change_the_mode_of_what_nobody_holds);
@@ -1254,7 +1253,7 @@ int main(void)
     tcase_add_test(cases, token_releases_only_what_the_caller_may_write);
     tcase_add_test(cases, token_of_who_joined_is_not_released_by_whose_file_it_is);
     tcase_add_test(cases, bytes_given_back_do_not_keep_others_from_breaking_their_own);
-    tcase_add_test(cases, owner_is_asked_for_between_a_grant_and_its_event);
+    tcase_add_test(cases, owner_is_read_between_a_grant_and_its_event);
     tcase_add_test(cases, content_under_a_byte_range_is_not_linked_by_a_stranger);
     tcase_add_test(cases, directory_is_removed_by_its_owner_and_root);
     tcase_add_test(cases, who_shares_a_lock_builds_nothing_on_the_firsts_content);

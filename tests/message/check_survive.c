@@ -14,7 +14,7 @@
 
 static struct wire *w;
 static struct openers *openers;
-static pid_t alice, bob, carol; /* three processes that are no kin */
+static pid_t alice, bob, carol; /* three unrelated processes */
 
 enum { INODE = 77 }; /* in the dead mount */
 
@@ -172,7 +172,7 @@ START_TEST(waiter_is_granted_when_nobody_has_it_open)
     struct wire_file file = wire_created(w, "L", O_RDONLY);
     uint64_t waiting = wire_flock(w, file, LOCK_EX);
     ck_assert(wire_waits(w, waiting));
-    ck_assert_uint_gt(fake_openers_asked(openers), 0);
+    ck_assert_uint_gt(fake_openers_requested(openers), 0);
     ck_assert(fake_openers_is_waited_for(openers));
     walk();
     ck_assert(wire_waits(w, waiting));
@@ -225,7 +225,7 @@ START_TEST(try_waits_until_it_is_known_whether_anybody_has_it_open)
 END_TEST
 
 /* Its answer is late, and the lock that refused it has ended by then. */
-START_TEST(try_that_was_refused_by_a_lock_that_has_ended_since_is_asked_again)
+START_TEST(try_that_was_refused_by_a_lock_that_has_ended_since_is_repeated)
 {
     fake_openers_open(openers, INODE, alice, true);
     recover("L");
@@ -247,7 +247,7 @@ START_TEST(try_that_was_refused_by_a_lock_that_has_ended_since_is_asked_again)
 END_TEST
 
 /* It would wait for itself for ever. */
-START_TEST(process_whose_own_descriptor_blocks_it_is_told_so)
+START_TEST(process_whose_own_descriptor_blocks_it_gets_EDEADLK)
 {
     fake_openers_open(openers, INODE, alice, true);
     recover("L");
@@ -294,23 +294,23 @@ START_TEST(walk_that_saw_a_descriptor_before_it_was_closed_makes_no_deadlock)
 }
 END_TEST
 
-START_TEST(look_at_the_name_or_a_listing_asks_for_a_walk)
+START_TEST(look_at_the_name_or_a_listing_starts_a_walk)
 {
     fake_openers_open(openers, INODE, alice, true);
     recover("L");
     walk();
-    ck_assert_uint_eq(fake_openers_asked(openers), 0);
+    ck_assert_uint_eq(fake_openers_requested(openers), 0);
     ck_assert(wire_exists(w, "L"));
-    ck_assert_uint_gt(fake_openers_asked(openers), 0);
+    ck_assert_uint_gt(fake_openers_requested(openers), 0);
     walk();
-    ck_assert_uint_eq(fake_openers_asked(openers), 0);
+    ck_assert_uint_eq(fake_openers_requested(openers), 0);
     struct fuse_open_in in = {.flags = O_RDONLY};
     uint64_t opened = wire_send(w, FUSE_OPENDIR, FUSE_ROOT_ID, &in, sizeof in, NULL, 0);
     ck_assert_int_eq(wire_result(w, opened), 0);
     uint64_t fh = ((const struct fuse_open_out *)wire_data(w, opened, NULL))->fh;
     struct fuse_read_in read = {.fh = fh, .size = 4096};
     ck_assert_int_eq(wire_result(w, wire_send(w, FUSE_READDIR, FUSE_ROOT_ID, &read, sizeof read, NULL, 0)), 0);
-    ck_assert_uint_gt(fake_openers_asked(openers), 0);
+    ck_assert_uint_gt(fake_openers_requested(openers), 0);
     struct fuse_release_in release = {.fh = fh};
     ck_assert_int_eq(wire_result(w, wire_send(w, FUSE_RELEASEDIR, FUSE_ROOT_ID, &release, sizeof release, NULL, 0)), 0);
 }
@@ -392,7 +392,7 @@ START_TEST(its_processes_are_its_owners)
 END_TEST
 
 /* F_GETLK tells the process that took it, while that has its file open; then another one. */
-START_TEST(probe_tells_its_taker)
+START_TEST(probe_shows_its_taker)
 {
     fake_openers_open(openers, INODE, carol, true);
     fake_openers_open(openers, INODE, alice, true);
@@ -486,15 +486,15 @@ static Suite *survive_suite(void)
     tcase_add_test(cases, waiter_is_granted_when_nobody_has_it_open);
     tcase_add_test(cases, walks_every_second_end_when_the_waiter_gives_up);
     tcase_add_test(cases, try_waits_until_it_is_known_whether_anybody_has_it_open);
-    tcase_add_test(cases, try_that_was_refused_by_a_lock_that_has_ended_since_is_asked_again);
-    tcase_add_loop_test(cases, process_whose_own_descriptor_blocks_it_is_told_so, 0, 2);
+    tcase_add_test(cases, try_that_was_refused_by_a_lock_that_has_ended_since_is_repeated);
+    tcase_add_loop_test(cases, process_whose_own_descriptor_blocks_it_gets_EDEADLK, 0, 2);
     tcase_add_test(cases, walk_that_saw_a_descriptor_before_it_was_closed_makes_no_deadlock);
-    tcase_add_test(cases, look_at_the_name_or_a_listing_asks_for_a_walk);
+    tcase_add_test(cases, look_at_the_name_or_a_listing_starts_a_walk);
     tcase_add_test(cases, touch_by_one_of_its_processes_is_refused);
     tcase_add_test(cases, only_its_processes_may_remove_it);
     tcase_add_test(cases, break_ends_it_at_once);
     tcase_add_test(cases, its_processes_are_its_owners);
-    tcase_add_test(cases, probe_tells_its_taker);
+    tcase_add_test(cases, probe_shows_its_taker);
     tcase_add_test(cases, its_file_stays_known_when_its_meta_is_written_again);
     tcase_add_loop_test(cases, handle_lock_is_kept_with_its_file, 0, 2);
     tcase_add_loop_test(cases, handle_lock_is_kept_with_its_file_and_not_with_its_name, 0, 2);

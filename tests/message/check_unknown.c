@@ -1,5 +1,4 @@
-/* Answers of the backend that are late, in another order, or never say what
- * happened: nobody is told anything that is not so. */
+/* Answers of the backend that are late, in another order, or of unknown outcome: no program gets a false answer. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "tests/support/check_main.h"
 
 static struct wire *w;
-static pid_t alice, bob, carol; /* three processes that are no kin */
+static pid_t alice, bob, carol; /* three unrelated processes */
 
 static void set_up(void)
 {
@@ -65,7 +64,7 @@ END_TEST
 START_TEST(unlink_waits_for_the_answer_to_the_claim)
 {
     struct wire_file file = wire_created(w, "L", O_WRONLY);
-    wire_advance(w, 2 * SECOND); /* it is idle now, and its close takes L anew */
+    wire_advance(w, 2 * SECOND); /* it is idle now, and its close acquires L again */
     fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
     uint64_t closed = wire_flush(w, file, 0);
     ck_assert(wire_waits(w, closed));
@@ -243,11 +242,11 @@ START_TEST(release_that_lapses_in_the_backend_is_answered)
 }
 END_TEST
 
-START_TEST(close_after_the_daemon_stood_still_takes_a_free_name_anew)
+START_TEST(close_after_the_daemon_stood_still_acquires_a_free_name_again)
 {
     struct wire_file file = wire_created(w, "L", O_WRONLY);
     fake_backend_hold_events(w->fake, true);
-    wire_advance(w, 2 * SECOND); /* what was due, and that it has ended, is told behind the FLUSH */
+    wire_advance(w, 2 * SECOND); /* `due` and `ended` are reported after the FLUSH */
     uint64_t flush = wire_flush(w, file, 1);
     wire_take(w);
     fake_backend_hold_events(w->fake, false);
@@ -288,7 +287,7 @@ START_TEST(write_decides_while_the_second_lapses)
     if (fake_backend_held_back(w->fake, FAKE_CONVERT)) {
         fake_backend_answer(w->fake, FAKE_CONVERT, 0);
     }
-    /* Whoever says it has it has it, and nobody else. */
+    /* Exactly the process that reports the lock has it. */
     int error = wire_result(w, written);
     ck_assert_int_eq(error == 0, held_as("L", BACKEND_LEASE));
     ck_assert_int_eq(wire_result(w, waiting), error == 0 ? EBUSY : 0);
@@ -316,9 +315,9 @@ END_TEST
 
 static struct fuse_attr shown(uint64_t node)
 {
-    uint64_t asked = wire_getattr(w, node);
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    return ((const struct fuse_attr_out *)wire_data(w, asked, NULL))->attr;
+    uint64_t requested = wire_getattr(w, node);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    return ((const struct fuse_attr_out *)wire_data(w, requested, NULL))->attr;
 }
 
 /* Mode, owner and times: told when the store has them, and as before when it does not take them. */
@@ -340,10 +339,10 @@ START_TEST(attributes_are_answered_by_the_store)
     ck_assert(after.mtime != changes[_i].mtime);
     fake_backend_fail(w->fake, FAKE_SET, BACKEND_OK);
     fake_backend_hold(w->fake, FAKE_SET, true);
-    uint64_t asked = wire_setattr(w, file.node, &file, changes[_i]);
-    ck_assert(wire_waits(w, asked));
+    uint64_t requested = wire_setattr(w, file.node, &file, changes[_i]);
+    ck_assert(wire_waits(w, requested));
     fake_backend_answer(w->fake, FAKE_SET, 0);
-    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_int_eq(wire_result(w, requested), 0);
     fake_backend_hold(w->fake, FAKE_SET, false);
     after = shown(file.node);
     ck_assert_uint_eq(after.mode, _i == 0 ? changes[0].mode : before.mode);
@@ -362,16 +361,16 @@ START_TEST(attributes_of_a_directory_that_the_store_does_not_take_are_as_before)
     char *ttl = wire_xattr(w, node, "user.lease.ttl");
     fake_backend_fail(w->fake, FAKE_SET_DIRECTORY, BACKEND_FULL);
     fake_backend_hold(w->fake, FAKE_STAT, true);
-    uint64_t asked[] = {wire_setattr(w, node, NULL, change), 0};
+    uint64_t requested[] = {wire_setattr(w, node, NULL, change), 0};
     for (unsigned i = 0; i < 2; i++) {
-        asked[i] = i ? wire_setxattr(w, node, "user.lease.ttl", "7s") : asked[0];
-        while (wire_waits(w, asked[i])) {
+        requested[i] = i ? wire_setxattr(w, node, "user.lease.ttl", "7s") : requested[0];
+        while (wire_waits(w, requested[i])) {
             if (_i < 2 || fake_backend_count(w->fake, FAKE_SET_DIRECTORY) == i)
                 fake_backend_answer(w->fake, FAKE_STAT, 0);
             else
                 fake_backend_refuse(w->fake, FAKE_STAT, 0, BACKEND_UNREACHABLE);
         }
-        ck_assert_int_eq(wire_result(w, asked[i]), ENOSPC);
+        ck_assert_int_eq(wire_result(w, requested[i]), ENOSPC);
     }
     fake_backend_hold(w->fake, FAKE_STAT, false);
     struct fuse_attr after = shown(node);
@@ -396,10 +395,10 @@ START_TEST(change_goes_on_with_another_lock_of_the_process_when_the_first_ends_m
     ck_assert_int_eq(wire_result(w, wire_setlk(w, second, 2, F_WRLCK, 10, 19, false)), 0);
     enum fake_call call = _i == 0 ? FAKE_STAT : FAKE_SET;
     fake_backend_hold(w->fake, call, true);
-    uint64_t asked = _i < 2    ? wire_write(w, second, 0, "text", 4)
-                     : _i == 2 ? wire_setattr(w, second.node, &second, mode)
-                               : wire_setattr(w, second.node, &second, times);
-    ck_assert(wire_waits(w, asked));
+    uint64_t requested = _i < 2    ? wire_write(w, second, 0, "text", 4)
+                         : _i == 2 ? wire_setattr(w, second.node, &second, mode)
+                                   : wire_setattr(w, second.node, &second, times);
+    ck_assert(wire_waits(w, requested));
     fake_backend_hold(w->fake, call, false);
     ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 1, F_UNLCK, 0, INT64_MAX, false)), 0);
     if (call == FAKE_SET) {
@@ -407,7 +406,7 @@ START_TEST(change_goes_on_with_another_lock_of_the_process_when_the_first_ends_m
     } else {
         fake_backend_answer(w->fake, FAKE_STAT, 0);
     }
-    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_int_eq(wire_result(w, requested), 0);
     uint64_t looked = wire_getattr(w, second.node);
     ck_assert_int_eq(wire_result(w, looked), 0);
     const struct fuse_attr *seen = &((const struct fuse_attr_out *)wire_data(w, looked, NULL))->attr;
@@ -425,11 +424,11 @@ START_TEST(attributes_of_a_lock_that_ends_meanwhile_are_estale)
     struct wire_file file = wire_created(w, "L", O_WRONLY | O_EXCL);
     struct fuse_setattr_in mode = {.valid = FATTR_MODE, .mode = S_IFREG | 0600};
     fake_backend_hold(w->fake, FAKE_SET, true);
-    uint64_t asked = wire_setattr(w, file.node, &file, mode);
-    ck_assert(wire_waits(w, asked));
+    uint64_t requested = wire_setattr(w, file.node, &file, mode);
+    ck_assert(wire_waits(w, requested));
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
     fake_backend_refuse(w->fake, FAKE_SET, 0, BACKEND_STALE);
-    ck_assert_int_eq(wire_result(w, asked), ESTALE);
+    ck_assert_int_eq(wire_result(w, requested), ESTALE);
     ck_assert_int_eq(wire_result(w, wire_release(w, file)), 0); /* the kernel keeps the file open for a call */
 }
 END_TEST
@@ -442,15 +441,15 @@ START_TEST(change_that_is_answered_after_its_lock_was_lost_is_estale)
     struct fuse_setattr_in size = {.valid = FATTR_SIZE, .size = 2};
     struct wire_file file = wire_created(w, "L", O_WRONLY | O_EXCL);
     fake_backend_hold(w->fake, FAKE_SET, true);
-    uint64_t asked = _i == 0   ? wire_write(w, file, 0, "text", 4)
-                     : _i == 1 ? wire_setattr(w, file.node, &file, mode)
-                     : _i == 2 ? wire_setattr(w, file.node, &file, times)
-                               : wire_setattr(w, file.node, &file, size);
-    ck_assert(wire_waits(w, asked));
+    uint64_t requested = _i == 0   ? wire_write(w, file, 0, "text", 4)
+                         : _i == 1 ? wire_setattr(w, file.node, &file, mode)
+                         : _i == 2 ? wire_setattr(w, file.node, &file, times)
+                                   : wire_setattr(w, file.node, &file, size);
+    ck_assert(wire_waits(w, requested));
     fake_backend_end(w->fake, "L", BACKEND_LOST);
     wire_turn(w);
     fake_backend_refuse(w->fake, FAKE_SET, 0, BACKEND_OK);
-    ck_assert_int_eq(wire_result(w, asked), ESTALE);
+    ck_assert_int_eq(wire_result(w, requested), ESTALE);
 }
 END_TEST
 
@@ -458,20 +457,20 @@ END_TEST
 START_TEST(unlocking_and_closing_succeed_when_the_lock_was_lost_and_rm_does_not)
 {
     struct wire_file file = wire_created(w, "L", _i == 3 ? O_WRONLY | O_EXCL : O_RDWR);
-    uint64_t owner = (uint64_t)w->pid, asked;
+    uint64_t owner = (uint64_t)w->pid, requested;
     if (_i == 0)
         ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
     else if (_i < 3)
         ck_assert_int_eq(wire_result(w, wire_setlk(w, file, owner, F_WRLCK, 0, 9, false)), 0);
     fake_backend_hold(w->fake, FAKE_RELEASE, true);
-    asked = _i == 0   ? wire_flock(w, file, LOCK_UN)
-            : _i == 1 ? wire_setlk(w, file, owner, F_UNLCK, 0, INT64_MAX, false)
-            : _i == 2 ? wire_flush(w, file, owner)
-                      : wire_unlink(w, "L");
-    ck_assert(wire_waits(w, asked));
+    requested = _i == 0   ? wire_flock(w, file, LOCK_UN)
+                : _i == 1 ? wire_setlk(w, file, owner, F_UNLCK, 0, INT64_MAX, false)
+                : _i == 2 ? wire_flush(w, file, owner)
+                          : wire_unlink(w, "L");
+    ck_assert(wire_waits(w, requested));
     fake_backend_hold(w->fake, FAKE_RELEASE, false);
     fake_backend_refuse(w->fake, FAKE_RELEASE, 0, BACKEND_STALE);
-    ck_assert_int_eq(wire_result(w, asked), _i == 3 ? ESTALE : 0);
+    ck_assert_int_eq(wire_result(w, requested), _i == 3 ? ESTALE : 0);
 }
 END_TEST
 
@@ -488,7 +487,7 @@ START_TEST(mount_that_ends_answers_what_the_store_has_not)
     for (int call = 0; call < FAKE_CALLS; call++) {
         fake_backend_hold(w->fake, (enum fake_call)call, true);
     }
-    const uint64_t asked[] = {
+    const uint64_t requested[] = {
         wire_lookup(w, "looked up"),    wire_create(w, "L", O_WRONLY | O_EXCL),
         wire_symlink(w, "S", "target"), wire_write(w, lease, 0, "x", 1),
         wire_release(w, second),        wire_rename(w, "from", "to", 0),
@@ -496,8 +495,8 @@ START_TEST(mount_that_ends_answers_what_the_store_has_not)
         wire_flock(w, other, LOCK_EX),  wire_setlk(w, other, 3, F_WRLCK, 0, 1, true),
         wire_flock(w, shared, LOCK_UN),
     };
-    for (size_t i = 0; i < G_N_ELEMENTS(asked); i++) {
-        ck_assert_msg(wire_waits(w, asked[i]), "request %zu does not wait", i);
+    for (size_t i = 0; i < G_N_ELEMENTS(requested); i++) {
+        ck_assert_msg(wire_waits(w, requested[i]), "request %zu does not wait", i);
     }
     wire_end(w);
     set_up();
@@ -520,7 +519,7 @@ START_TEST(mount_that_ends_lets_go_of_what_it_was_taking_over)
 }
 END_TEST
 
-START_TEST(size_of_what_is_taken_over_is_told_by_the_store)
+START_TEST(size_of_joined_content_is_that_of_the_store)
 {
     fake_backend_keep(w->fake, "L", "content");
     fake_backend_hold(w->fake, FAKE_STAT, true);
@@ -535,7 +534,7 @@ START_TEST(size_of_what_is_taken_over_is_told_by_the_store)
 }
 END_TEST
 
-START_TEST(mount_that_ends_frees_what_ended_while_the_store_was_asked)
+START_TEST(mount_that_ends_frees_what_ended_during_a_request)
 {
     struct wire_file written = wire_created(w, "written", O_WRONLY | O_EXCL);
     struct wire_file decided = wire_created(w, "decided", O_WRONLY);
@@ -544,13 +543,13 @@ START_TEST(mount_that_ends_frees_what_ended_while_the_store_was_asked)
     for (int call = 0; call < FAKE_CALLS; call++) {
         fake_backend_hold(w->fake, (enum fake_call)call, true);
     }
-    const uint64_t asked[] = {
+    const uint64_t requested[] = {
         wire_write(w, written, 0, "x", 1),
         wire_write(w, decided, 0, "x", 1),
         wire_rename(w, "moved", "replaced", 0),
     };
-    for (size_t i = 0; i < G_N_ELEMENTS(asked); i++) {
-        ck_assert_msg(wire_waits(w, asked[i]), "request %zu does not wait", i);
+    for (size_t i = 0; i < G_N_ELEMENTS(requested); i++) {
+        ck_assert_msg(wire_waits(w, requested[i]), "request %zu does not wait", i);
     }
     static const char *const names[] = {"written", "decided", "moved", "replaced"};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
@@ -581,7 +580,7 @@ int main(void)
     tcase_add_test(cases, open_meets_one_that_is_not_answered);
     tcase_add_test(cases, open_whose_caller_is_gone_holds_nothing);
     tcase_add_test(cases, release_that_lapses_in_the_backend_is_answered);
-    tcase_add_test(cases, close_after_the_daemon_stood_still_takes_a_free_name_anew);
+    tcase_add_test(cases, close_after_the_daemon_stood_still_acquires_a_free_name_again);
     tcase_add_test(cases, close_after_the_daemon_stood_still_is_busy_when_another_holds);
     tcase_add_test(cases, write_decides_while_the_second_lapses);
     tcase_add_test(cases, exclusive_create_waits_for_one_that_is_not_answered);
@@ -593,8 +592,8 @@ int main(void)
     tcase_add_test(cases, attributes_of_a_lock_that_ends_meanwhile_are_estale);
     tcase_add_test(cases, mount_that_ends_answers_what_the_store_has_not);
     tcase_add_test(cases, mount_that_ends_lets_go_of_what_it_was_taking_over);
-    tcase_add_test(cases, size_of_what_is_taken_over_is_told_by_the_store);
-    tcase_add_test(cases, mount_that_ends_frees_what_ended_while_the_store_was_asked);
+    tcase_add_test(cases, size_of_joined_content_is_that_of_the_store);
+    tcase_add_test(cases, mount_that_ends_frees_what_ended_during_a_request);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }

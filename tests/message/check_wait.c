@@ -1,5 +1,5 @@
-/* Waiting: every order of grant, interrupt and close for flock, fcntl and opens
- * that await a provisional outcome. */
+/* Waiting: every order of grant, interrupt and close, for flock, fcntl and opens that wait for a provisional outcome.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "tests/support/check_main.h"
 
 static struct wire *w;
-static pid_t alice, bob, carol;  /* three processes that are no kin */
+static pid_t alice, bob, carol;  /* three unrelated processes */
 static struct wire_file a, b, c; /* L, open for reading, by each of them */
 
 static void set_up(void)
@@ -83,10 +83,10 @@ END_TEST
 START_TEST(each_interrupt_before_the_claim_is_answered_ends_it)
 {
     fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
-    uint64_t asked = ask(_i, &b);
-    ck_assert(wire_waits(w, asked));
-    wire_interrupt(w, asked);
-    ck_assert_int_eq(wire_result(w, asked), EINTR);
+    uint64_t requested = ask(_i, &b);
+    ck_assert(wire_waits(w, requested));
+    wire_interrupt(w, requested);
+    ck_assert_int_eq(wire_result(w, requested), EINTR);
     ck_assert_uint_eq(fake_backend_held_back(w->fake, FAKE_ACQUIRE), 0);
     fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
     check_free(_i);
@@ -97,8 +97,8 @@ START_TEST(each_interrupt_that_overtakes_its_request_ends_it)
 {
     ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
     wire_interrupt(w, w->next_unique + 2);
-    uint64_t asked = ask(_i, &b);
-    ck_assert_int_eq(wire_result(w, asked), EINTR);
+    uint64_t requested = ask(_i, &b);
+    ck_assert_int_eq(wire_result(w, requested), EINTR);
     ck_assert_int_eq(give_back(_i, &a), 0);
     check_free(_i);
 }
@@ -107,8 +107,8 @@ END_TEST
 START_TEST(each_interrupt_does_not_undo_what_is_granted_at_once)
 {
     wire_interrupt(w, w->next_unique + 2);
-    uint64_t asked = ask(_i, &b);
-    ck_assert_int_eq(wire_result(w, asked), 0);
+    uint64_t requested = ask(_i, &b);
+    ck_assert_int_eq(wire_result(w, requested), 0);
     ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
     ck_assert_int_eq(give_back(_i, &b), 0);
 }
@@ -132,22 +132,22 @@ START_TEST(each_interrupt_of_a_waiter_takes_it_out_of_the_queue)
 }
 END_TEST
 
-/* What its lock owner has may have been changed by the claim, and another let in: the answer decides. */
+/* The claim may have changed its lock owner's ticket, and let another in: the answer decides. */
 START_TEST(interrupt_lets_the_answer_come_to_a_lock_owner_that_holds)
 {
     ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
     ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 20, 29, false)), 0);
     ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 10, 19, false)), 0);
     fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
-    uint64_t asked = wire_setlk(w, a, 1, F_RDLCK, 0, _i ? 19 : 9, true);
-    ck_assert(wire_waits(w, asked));
+    uint64_t requested = wire_setlk(w, a, 1, F_RDLCK, 0, _i ? 19 : 9, true);
+    ck_assert(wire_waits(w, requested));
     for (int i = 0; i < 2; i++) {
-        wire_interrupt(w, asked);
-        ck_assert(wire_waits(w, asked));
+        wire_interrupt(w, requested);
+        ck_assert(wire_waits(w, requested));
     }
     fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
     fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
-    ck_assert_int_eq(wire_result(w, asked), _i ? EINTR : 0); /* it would wait */
+    ck_assert_int_eq(wire_result(w, requested), _i ? EINTR : 0); /* it would wait */
     ck_assert_int_eq(wire_result(w, wire_setlk(w, c, 3, F_RDLCK, 0, 9, false)), _i ? EAGAIN : 0);
     ck_assert_int_eq(wire_result(w, wire_setlk(w, c, 3, F_RDLCK, 20, 29, false)), EAGAIN);
     ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
@@ -173,7 +173,7 @@ START_TEST(each_grant_that_crosses_an_interrupt_is_given_back)
 }
 END_TEST
 
-START_TEST(each_grant_told_before_the_interrupt_is_seen_stands)
+START_TEST(each_grant_reported_before_the_interrupt_is_seen_stands)
 {
     ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
     uint64_t first = ask(_i, &b);
@@ -193,9 +193,9 @@ END_TEST
 
 START_TEST(each_interrupt_after_the_answer_is_ignored)
 {
-    uint64_t asked = ask(_i, &b);
-    ck_assert_int_eq(wire_result(w, asked), 0);
-    wire_interrupt(w, asked);
+    uint64_t requested = ask(_i, &b);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    wire_interrupt(w, requested);
     wire_turn(w);
     ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
     ck_assert_int_eq(give_back(_i, &b), 0);
@@ -312,10 +312,10 @@ END_TEST
 START_TEST(each_claim_of_unknown_outcome_is_enolck)
 {
     fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
-    uint64_t asked = ask(_i, &b);
-    ck_assert(wire_waits(w, asked));
+    uint64_t requested = ask(_i, &b);
+    ck_assert(wire_waits(w, requested));
     fake_backend_refuse(w->fake, FAKE_ACQUIRE, 0, BACKEND_UNREACHABLE);
-    ck_assert_int_eq(wire_result(w, asked), ENOLCK);
+    ck_assert_int_eq(wire_result(w, requested), ENOLCK);
     fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
     check_free(_i);
 }
@@ -360,7 +360,7 @@ START_TEST(each_waiter_gets_what_another_mount_leaves)
 }
 END_TEST
 
-START_TEST(each_grant_that_is_ended_before_it_is_told_waits_on)
+START_TEST(each_grant_that_is_ended_before_it_is_reported_waits_on)
 {
     for (enum backend_end why = BACKEND_RELEASED; why <= BACKEND_BROKEN; why++) {
         ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
@@ -456,7 +456,7 @@ START_TEST(interrupted_open_takes_nothing)
 }
 END_TEST
 
-START_TEST(interrupted_open_that_asks_already_gives_back)
+START_TEST(interrupted_open_with_a_pending_claim_gives_back)
 {
     struct wire_file writer;
     uint64_t waiting = parked_open(&writer);
@@ -526,24 +526,24 @@ START_TEST(release_without_flush_lets_the_waiting_open_on)
 END_TEST
 
 /* A question would stand between the release and the claim of the next. */
-START_TEST(release_to_a_waiter_asks_the_backend_nothing)
+START_TEST(release_to_a_waiter_sends_no_other_request)
 {
     ck_assert_int_eq(wire_result(w, ask(FLOCK, &a)), 0);
     uint64_t waiter = ask(FLOCK, &b);
     ck_assert(wire_waits(w, waiter));
-    unsigned asked = fake_backend_count(w->fake, FAKE_STAT);
+    unsigned requested = fake_backend_count(w->fake, FAKE_STAT);
     fake_backend_hold_events(w->fake, true);
     ck_assert_int_eq(give_back(FLOCK, &a), 0);
-    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_STAT), asked);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_STAT), requested);
     fake_backend_hold_events(w->fake, false);
     ck_assert_int_eq(wire_result(w, waiter), 0);
-    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_STAT), asked);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_STAT), requested);
     ck_assert_int_eq(give_back(FLOCK, &b), 0);
     check_free(FLOCK);
 }
 END_TEST
 
-START_TEST(interrupted_nonblocking_flock_leaves_the_outcome_alone)
+START_TEST(interrupted_nonblocking_flock_does_not_change_the_outcome)
 {
     w->pid = carol;
     wire_created(w, "L", O_WRONLY);
@@ -571,7 +571,7 @@ int main(void)
     tcase_add_loop_test(cases, each_interrupt_of_a_waiter_takes_it_out_of_the_queue, 0, KINDS);
     tcase_add_loop_test(cases, interrupt_lets_the_answer_come_to_a_lock_owner_that_holds, 0, 2);
     tcase_add_loop_test(cases, each_grant_that_crosses_an_interrupt_is_given_back, 0, KINDS);
-    tcase_add_loop_test(cases, each_grant_told_before_the_interrupt_is_seen_stands, 0, KINDS);
+    tcase_add_loop_test(cases, each_grant_reported_before_the_interrupt_is_seen_stands, 0, KINDS);
     tcase_add_loop_test(cases, each_interrupt_after_the_answer_is_ignored, 0, KINDS);
     tcase_add_loop_test(cases, each_second_interrupt_is_ignored, 0, KINDS);
     tcase_add_loop_test(cases, each_close_gives_back_and_grants_the_next, 0, KINDS);
@@ -584,17 +584,17 @@ int main(void)
     tcase_add_loop_test(cases, each_holder_and_waiter_is_renewed, 0, KINDS);
     tcase_add_loop_test(cases, each_queue_of_waiters_ends_with_the_mount, 0, KINDS);
     tcase_add_loop_test(cases, each_waiter_gets_what_another_mount_leaves, 0, KINDS);
-    tcase_add_loop_test(cases, each_grant_that_is_ended_before_it_is_told_waits_on, 0, KINDS);
+    tcase_add_loop_test(cases, each_grant_that_is_ended_before_it_is_reported_waits_on, 0, KINDS);
     tcase_add_loop_test(cases, each_broken_lock_is_lost_to_its_handle, 0, KINDS);
     tcase_add_loop_test(cases, each_interrupt_is_obeyed_while_the_loop_is_busy, 0, KINDS);
     tcase_add_test(cases, interrupted_open_takes_nothing);
-    tcase_add_test(cases, interrupted_open_that_asks_already_gives_back);
+    tcase_add_test(cases, interrupted_open_with_a_pending_claim_gives_back);
     tcase_add_test(cases, interrupt_marked_before_the_lapse_still_ends_the_open);
     tcase_add_test(cases, interrupt_that_crosses_the_decision_is_ignored);
     tcase_add_test(cases, interrupt_of_one_waiting_open_leaves_the_others);
     tcase_add_test(cases, release_without_flush_lets_the_waiting_open_on);
-    tcase_add_test(cases, release_to_a_waiter_asks_the_backend_nothing);
-    tcase_add_test(cases, interrupted_nonblocking_flock_leaves_the_outcome_alone);
+    tcase_add_test(cases, release_to_a_waiter_sends_no_other_request);
+    tcase_add_test(cases, interrupted_nonblocking_flock_does_not_change_the_outcome);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }

@@ -1,5 +1,4 @@
-/* fake_backend: a store of leases that does what the check tells it to; see
- * fake_backend.h. */
+/* fake_backend: a store that a check controls; see fake_backend.h. */
 #include "tests/message/fake_backend.h"
 
 #include <string.h>
@@ -14,10 +13,10 @@ static struct fake_backend *fake_of(struct backend *b)
 bool fake_backend_deliver(struct fake_backend *fake)
 {
     struct fake_event *event;
-    bool told = false;
-    while (!fake->hold_events && (event = g_queue_pop_head(&fake->told))) {
+    bool reported = false;
+    while (!fake->hold_events && (event = g_queue_pop_head(&fake->reported))) {
         struct backend_ticket *ticket = event->ticket ? &event->ticket->head : NULL;
-        told = true;
+        reported = true;
         switch (event->type) {
         case FAKE_GRANTED:
             if (event->ticket->ended) {
@@ -46,7 +45,7 @@ bool fake_backend_deliver(struct fake_backend *fake)
         }
         g_free(event);
     }
-    return told;
+    return reported;
 }
 
 /* --- calls ---------------------------------------------------------------------- */
@@ -109,7 +108,7 @@ static void fake_revoke(struct fake_backend *fake, const struct fake_pending *p)
     struct fake_event *event = g_new(struct fake_event, 1);
     *event = (struct fake_event){
         .type = FAKE_COMPLETED, .result = fake_store_revoke(fake, p), .done = p->done, .arg = p->arg};
-    g_queue_push_tail(&fake->told, event);
+    g_queue_push_tail(&fake->reported, event);
 }
 
 static void fake_run(struct fake_backend *fake, struct fake_pending *p)
@@ -184,7 +183,7 @@ static struct backend_ticket *fake_acquire(struct backend *b, const char *name, 
     ticket->mount = fake;
     ticket->name = g_strdup(name);
     ticket->sequence = claim->sequence;
-    ticket->asked = true;
+    ticket->requested = true;
     ticket->due = CLOCK_NEVER;
     ticket->head.user = claim->user;
     g_ptr_array_add(fake->store->tickets, ticket);
@@ -218,18 +217,19 @@ static void fake_release(struct backend *b, struct backend_ticket *head, backend
 static bool fake_cancel(struct backend *b, struct backend_ticket *head)
 {
     struct fake_backend *fake = fake_of(b);
-    struct fake_pending *asked = NULL;
+    struct fake_pending *requested = NULL;
     bool holds = false;
-    for (guint i = 0; i < fake->pending->len && !asked; i++) {
+    for (guint i = 0; i < fake->pending->len && !requested; i++) {
         struct fake_pending *p = g_ptr_array_index(fake->pending, i);
-        asked = p->call == FAKE_ACQUIRE && &p->ticket->head == head ? p : NULL;
+        requested = p->call == FAKE_ACQUIRE && &p->ticket->head == head ? p : NULL;
     }
-    for (guint i = 0; asked && asked->claim.lock_owner && i < fake->store->tickets->len; i++) {
+    for (guint i = 0; requested && requested->claim.lock_owner && i < fake->store->tickets->len; i++) {
         const struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
-        holds |= t->mount == fake && t->lock_owner == asked->claim.lock_owner && fake_store_is_on(t, asked->name);
+        holds |=
+            t->mount == fake && t->lock_owner == requested->claim.lock_owner && fake_store_is_on(t, requested->name);
     }
     if (holds) {
-        asked->cancelled = true;
+        requested->cancelled = true;
         return false;
     }
     fake_release(b, head, NULL, NULL);
@@ -363,7 +363,7 @@ static struct backend_counts fake_counts(struct backend *b)
     for (guint i = 0; i < fake->store->tickets->len; i++) {
         const struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
         counts.locks += !t->ended && t->head.held;
-        counts.waiting += !t->ended && !t->asked && !t->head.held;
+        counts.waiting += !t->ended && !t->requested && !t->head.held;
     }
     return counts;
 }
@@ -433,7 +433,7 @@ struct fake_backend *fake_backend_new(clock_ms *now, unsigned features, const st
     fake->now = now;
     fake->store = beside ? beside->store : fake_store_new();
     fake->pending = g_ptr_array_new();
-    g_queue_init(&fake->told);
+    g_queue_init(&fake->reported);
     g_ptr_array_add(fake->store->mounts, fake);
     return fake;
 }
@@ -506,12 +506,12 @@ void fake_backend_hold_events(struct fake_backend *fake, bool hold)
 
 void fake_backend_reverse_events(struct fake_backend *fake)
 {
-    g_queue_reverse(&fake->told);
+    g_queue_reverse(&fake->reported);
 }
 
 unsigned fake_backend_events(const struct fake_backend *fake)
 {
-    return fake->told.length;
+    return fake->reported.length;
 }
 
 /* The ticket that is next to fall due or to run out, by `until`. */
@@ -521,7 +521,7 @@ static struct fake_ticket *fake_next(const struct fake_backend *fake, clock_ms u
     for (guint i = 0; i < fake->store->tickets->len; i++) {
         struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
         clock_ms when = MIN(t->due, t->head.deadline);
-        if (!t->asked && !t->ended && t->mount && when <= until) {
+        if (!t->requested && !t->ended && t->mount && when <= until) {
             until = when;
             first = t;
         }

@@ -1,11 +1,9 @@
-/* fake_backend: a store of leases that does what the check tells it to.
+/* fake_backend: a store that a check controls.
  *
- * By itself it is a small and slow, but right, implementation of backend.h
- * (DEADLOCK apart) that answers every call before it returns.  The check can
- * hold back the completions of any call, answer them late, in another order or
- * with a failure, occupy names as another mount or client would, be mounted twice, end
- * tickets, and decides
- * when the events are told and what time it is.
+ * By itself it is a small, slow and correct implementation of backend.h (without DEADLOCK), which answers every call
+ * before it returns.  The check can hold back completions, answer them late, in another order or with a failure, hold
+ * names like another mount or client, mount it twice, and end tickets.  The check also decides when events are
+ * reported, and what time it is.
  */
 #ifndef TESTS_MESSAGE_FAKE_BACKEND_H
 #define TESTS_MESSAGE_FAKE_BACKEND_H
@@ -38,7 +36,7 @@ struct fake_backend *fake_backend_new(clock_ms *now, unsigned features, const st
 /* Freed with backend_free. */
 struct backend *fake_backend_head(struct fake_backend *fake);
 
-/* From now on calls of this kind are held back (or no more). */
+/* Holds back all further calls of this kind, or ends that. */
 void fake_backend_hold(struct fake_backend *fake, enum fake_call call, bool hold);
 /* How many are held back, and how many there ever were. */
 unsigned fake_backend_held_back(const struct fake_backend *fake, enum fake_call call);
@@ -49,17 +47,17 @@ void fake_backend_answer(struct fake_backend *fake, enum fake_call call, unsigne
 void fake_backend_carry_out(struct fake_backend *fake);
 /* Completes it with this result; nothing is carried out.  OK of a stat: there is nothing. */
 void fake_backend_refuse(struct fake_backend *fake, enum fake_call call, unsigned nth, enum backend_result result);
-/* From now on calls of this kind fail so; BACKEND_OK: no more. */
+/* All further calls of this kind fail with this result; BACKEND_OK: none. */
 void fake_backend_fail(struct fake_backend *fake, enum fake_call call, enum backend_result result);
 
-/* Events are told by fake_backend_deliver; not while they are held. */
+/* fake_backend_deliver reports events, unless they are held. */
 void fake_backend_hold_events(struct fake_backend *fake, bool hold);
-/* Those that are to be told are told in the other order. */
+/* Reverses the order of the pending events. */
 void fake_backend_reverse_events(struct fake_backend *fake);
 /* Was there any? */
 bool fake_backend_deliver(struct fake_backend *fake);
 unsigned fake_backend_events(const struct fake_backend *fake);
-/* Moves the clock; what falls due or runs out meanwhile is told in order. */
+/* Moves the clock; `due` and `ended` events of that time are reported in order. */
 void fake_backend_advance(struct fake_backend *fake, int64_t milliseconds);
 
 /* Another mount takes the name (which must be free) or leaves it again, if

@@ -18,7 +18,7 @@ struct openers {
     struct owner_table *owners;
     GArray *open; /* struct fake_opener */
     GPtrArray *files;
-    unsigned asked, walks;
+    unsigned requested, walks;
     bool waited_for;
 };
 
@@ -55,12 +55,12 @@ struct openers_file *openers_add(struct openers *o, dev_t device, ino_t inode, s
 
 void openers_ask(struct openers *o)
 {
-    o->asked++;
+    o->requested++;
 }
 
 bool openers_is_wanted(const struct openers *o)
 {
-    return o->asked > 0;
+    return o->requested > 0;
 }
 
 void openers_set_waited_for(struct openers *o, bool waited_for)
@@ -123,7 +123,7 @@ static void fake_report(struct openers *o, struct openers_file *file)
 
 void fake_openers_walk(struct openers *o)
 {
-    o->asked = 0;
+    o->requested = 0;
     o->walks++;
     for (guint i = 0; i < o->files->len; i++) {
         struct openers_file *file = g_ptr_array_index(o->files, i);
@@ -133,9 +133,9 @@ void fake_openers_walk(struct openers *o)
     }
 }
 
-unsigned fake_openers_asked(const struct openers *o)
+unsigned fake_openers_requested(const struct openers *o)
 {
-    return o->asked;
+    return o->requested;
 }
 
 bool fake_openers_is_waited_for(const struct openers *o)

@@ -1,4 +1,4 @@
-/* fake_openers: openers.h with walks that find what the check says, when it says so. */
+/* fake_openers: replaces openers.h by walks whose results and times the check sets. */
 #ifndef TESTS_MESSAGE_FAKE_OPENERS_H
 #define TESTS_MESSAGE_FAKE_OPENERS_H
 
@@ -16,7 +16,7 @@ void fake_openers_hide(struct openers *openers, pid_t pid);
 /* A walk.  A file that nobody is seen with is reported as UNSURE first, and by the next walk in a row as NOBODY. */
 void fake_openers_walk(struct openers *openers);
 /* How often somebody asked since the last walk; is there a walk every second? */
-unsigned fake_openers_asked(const struct openers *openers);
+unsigned fake_openers_requested(const struct openers *openers);
 bool fake_openers_is_waited_for(const struct openers *openers);
 /* How many files are watched. */
 unsigned fake_openers_files(const struct openers *openers);

@@ -61,7 +61,7 @@ static struct backend_directory *fake_parent_directory(const struct fake_backend
 /* A place in the same queue?  Sequence tickets of a directory share one. */
 static bool fake_same_queue(const struct fake_ticket *a, const struct fake_ticket *b)
 {
-    if (a->sequence != b->sequence || a->asked || b->asked || a->ended || b->ended) {
+    if (a->sequence != b->sequence || a->requested || b->requested || a->ended || b->ended) {
         return false;
     }
     if (!a->sequence) {
@@ -74,7 +74,7 @@ static bool fake_same_queue(const struct fake_ticket *a, const struct fake_ticke
     return same;
 }
 
-static bool fake_is_kin(const struct fake_ticket *a, const struct fake_ticket *b)
+static bool fake_is_compatible(const struct fake_ticket *a, const struct fake_ticket *b)
 {
     bool handle = a->handle && a->handle == b->handle && !(a->lock_owner && b->lock_owner);
     return a->mount == b->mount && (handle || (a->lock_owner && a->lock_owner == b->lock_owner));
@@ -85,21 +85,21 @@ static bool fake_conflicts(const struct fake_ticket *a, const struct fake_ticket
     if (a->head.mode == BACKEND_SHARED && b->head.mode == BACKEND_SHARED) {
         return false;
     }
-    if (!a->sequence && fake_is_kin(a, b)) {
+    if (!a->sequence && fake_is_compatible(a, b)) {
         return false;
     }
     return !a->segments || !b->segments || backend_segments_conflict(a->segments, b->segments);
 }
 
-/* Does it wait for somebody who is kin of `ticket`? */
-static bool fake_waits_for_kin(const struct fake_backend *fake, const struct fake_ticket *waiter,
-                               const struct fake_ticket *ticket)
+/* Does it wait for a ticket that is compatible with `ticket`? */
+static bool fake_waits_for_own_lock(const struct fake_backend *fake, const struct fake_ticket *waiter,
+                                    const struct fake_ticket *ticket)
 {
     for (guint i = 0; i < fake->store->tickets->len; i++) {
         const struct fake_ticket *holder = g_ptr_array_index(fake->store->tickets, i);
-        bool whole = !holder->segments && !fake_is_kin(holder, waiter);
+        bool whole = !holder->segments && !fake_is_compatible(holder, waiter);
         if (holder->head.held && fake_same_queue(holder, waiter) && (whole || fake_conflicts(holder, waiter)) &&
-            fake_is_kin(holder, ticket)) {
+            fake_is_compatible(holder, ticket)) {
             return true;
         }
     }
@@ -112,7 +112,7 @@ static bool fake_has_rival(const struct fake_backend *fake, const struct fake_ti
     for (guint i = 0; i < fake->store->tickets->len; i++) {
         const struct fake_ticket *other = g_ptr_array_index(fake->store->tickets, i);
         if (other != ticket && !other->head.held && fake_same_queue(other, ticket) &&
-            fake_waits_for_kin(fake, other, ticket) && fake_waits_for_kin(fake, ticket, other)) {
+            fake_waits_for_own_lock(fake, other, ticket) && fake_waits_for_own_lock(fake, ticket, other)) {
             return true;
         }
     }
@@ -129,7 +129,7 @@ static bool fake_may_hold(const struct fake_backend *fake, const struct fake_tic
         if (other == ticket) {
             before = false;
         } else if (fake_same_queue(other, ticket) && fake_conflicts(other, ticket)) {
-            bool waits = !other->head.held && before && !fake_waits_for_kin(fake, other, ticket);
+            bool waits = !other->head.held && before && !fake_waits_for_own_lock(fake, other, ticket);
             in_the_way += waits || (other->head.held && (before || !ticket->sequence));
         }
     }
@@ -145,19 +145,19 @@ void fake_store_tell(struct fake_backend *fake, enum fake_event_type type, struc
     if (ticket->mount) {
         struct fake_event *event = g_new(struct fake_event, 1);
         *event = (struct fake_event){.type = type, .ticket = ticket, .why = why};
-        g_queue_push_tail(&ticket->mount->told, event);
+        g_queue_push_tail(&ticket->mount->reported, event);
     }
 }
 
 void fake_store_free_ticket(struct fake_backend *fake, struct fake_ticket *ticket)
 {
     struct fake_backend *mount = ticket->mount;
-    for (GList *at = mount ? mount->told.head : NULL, *next; at; at = next) {
+    for (GList *at = mount ? mount->reported.head : NULL, *next; at; at = next) {
         struct fake_event *event = at->data;
         next = at->next;
         if (event->ticket == ticket) {
             g_free(event);
-            g_queue_delete_link(&mount->told, at);
+            g_queue_delete_link(&mount->reported, at);
         }
     }
     for (guint i = 0; mount && i < mount->pending->len; i++) {
@@ -180,7 +180,8 @@ void fake_store_join(struct fake_backend *fake, struct fake_ticket *t)
     for (guint i = 0; t->segments && t->lock_owner && i < fake->store->tickets->len; i++) {
         struct fake_ticket *other = g_ptr_array_index(fake->store->tickets, i);
         if (other != t && other->mount == t->mount && other->lock_owner == t->lock_owner && other->segments &&
-            other->head.held && !other->asked && !other->ended && !other->apart && strcmp(other->name, t->name) == 0) {
+            other->head.held && !other->requested && !other->ended && !other->apart &&
+            strcmp(other->name, t->name) == 0) {
             held = other;
         }
     }
@@ -238,7 +239,7 @@ void fake_store_settle(struct fake_backend *fake)
 {
     for (guint i = 0; i < fake->store->tickets->len; i++) {
         struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
-        if (!ticket->head.held && !ticket->asked && !ticket->ended && fake_may_hold(fake, ticket)) {
+        if (!ticket->head.held && !ticket->requested && !ticket->ended && fake_may_hold(fake, ticket)) {
             fake_grant(fake, ticket);
             ticket->apart = ticket->segments;
             fake_store_tell(fake, FAKE_GRANTED, ticket, BACKEND_EXPIRED);
@@ -261,15 +262,15 @@ void fake_store_end(struct fake_backend *fake, struct fake_ticket *ticket, enum 
 
 bool fake_store_is_on(const struct fake_ticket *ticket, const char *name)
 {
-    return !ticket->asked && !ticket->ended && strcmp(ticket->name, name) == 0;
+    return !ticket->requested && !ticket->ended && strcmp(ticket->name, name) == 0;
 }
 
 /* As it is in the way of `asked` (NULL: of anybody). */
 static void fake_info(const struct fake_backend *fake, const struct fake_ticket *ticket,
-                      const struct fake_ticket *asked, struct backend_info *info)
+                      const struct fake_ticket *requested, struct backend_info *info)
 {
     const struct backend_segment *s =
-        asked && ticket->segments ? backend_segments_conflict(ticket->segments, asked->segments) : NULL;
+        requested && ticket->segments ? backend_segments_conflict(ticket->segments, requested->segments) : NULL;
     info->type = BACKEND_LOCK;
     info->kind = ticket->head.kind;
     info->guarded = ticket->head.guarded;
@@ -338,7 +339,7 @@ void fake_store_list(struct fake_backend *fake, struct fake_pending *p)
     }
     for (guint i = 0; i < fake->store->tickets->len; i++) {
         const struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
-        if (!ticket->asked && !ticket->ended && (ticket->head.held || ticket->sequence)) {
+        if (!ticket->requested && !ticket->ended && (ticket->head.held || ticket->sequence)) {
             fake_add_entry(entries, p->name, p->after, ticket->name, BACKEND_LOCK);
         }
     }
@@ -351,23 +352,23 @@ void fake_store_list(struct fake_backend *fake, struct fake_pending *p)
 void fake_store_test(struct fake_backend *fake, struct fake_pending *p)
 {
     struct backend_info info = {.type = BACKEND_NOTHING};
-    struct fake_ticket asked = {.mount = fake,
-                                .name = p->name,
-                                .handle = p->claim.handle,
-                                .lock_owner = p->claim.lock_owner,
-                                .segments = backend_segments_new(p->claim.start, p->claim.end, p->claim.mode)};
-    asked.head.kind = (uint8_t)p->claim.kind;
-    asked.head.mode = (uint8_t)p->claim.mode;
+    struct fake_ticket requested = {.mount = fake,
+                                    .name = p->name,
+                                    .handle = p->claim.handle,
+                                    .lock_owner = p->claim.lock_owner,
+                                    .segments = backend_segments_new(p->claim.start, p->claim.end, p->claim.mode)};
+    requested.head.kind = (uint8_t)p->claim.kind;
+    requested.head.mode = (uint8_t)p->claim.mode;
     struct backend_info found;
     for (guint i = 0; i < fake->store->tickets->len; i++) {
         const struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
-        if (ticket->head.held && fake_same_queue(ticket, &asked) && fake_conflicts(ticket, &asked)) {
+        if (ticket->head.held && fake_same_queue(ticket, &requested) && fake_conflicts(ticket, &requested)) {
             memset(&found, 0, sizeof found);
-            fake_info(fake, ticket, &asked, &found);
+            fake_info(fake, ticket, &requested, &found);
             info = info.type == BACKEND_NOTHING || found.start < info.start ? found : info;
         }
     }
-    g_array_unref(asked.segments);
+    g_array_unref(requested.segments);
     p->known(p->arg, BACKEND_OK, &info);
 }
 
@@ -409,12 +410,12 @@ static const struct fake_ticket *fake_first_on(const struct fake_backend *fake, 
 static void fake_number(const struct fake_backend *fake, struct fake_ticket *t, struct backend_directory *parent)
 {
     char *name = NULL;
-    t->asked = true; /* not there itself meanwhile */
+    t->requested = true; /* not there itself meanwhile */
     do {
         g_free(name);
         name = g_strdup_printf("%s%010u", t->name, (unsigned)++parent->sequence);
     } while (fake_directory(fake, name) || fake_first_on(fake, name));
-    t->asked = false;
+    t->requested = false;
     g_free(t->name);
     t->name = name;
 }
@@ -430,15 +431,15 @@ enum backend_result fake_store_place(struct fake_backend *fake, struct fake_tick
     if (there && there->sequence) {
         return BACKEND_BUSY; /* a ticket is no lock to wait for */
     }
-    t->asked = false;
+    t->requested = false;
     t->head.acquired = *fake->now;
     fake_take(fake, t, claim);
     if (!fake_may_hold(fake, t) && !claim->wait) {
-        t->asked = true;
+        t->requested = true;
         return BACKEND_BUSY;
     }
     if (!fake_may_hold(fake, t) && fake_has_rival(fake, t)) {
-        t->asked = true;
+        t->requested = true;
         return BACKEND_DEADLOCK;
     }
     t->head.fence = ++fake->store->next_fence;
@@ -625,7 +626,7 @@ enum backend_result fake_store_rmdir(struct fake_backend *fake, const char *name
     }
     for (guint i = 0; i < fake->store->tickets->len; i++) {
         const struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
-        used = used || (!t->asked && !t->ended && g_str_has_prefix(t->name, prefix));
+        used = used || (!t->requested && !t->ended && g_str_has_prefix(t->name, prefix));
     }
     g_free(prefix);
     if (!used) {

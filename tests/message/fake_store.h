@@ -9,10 +9,10 @@ struct fake_ticket {
     struct fake_backend *mount; /* whose it is; NULL: of a mount or a client that only occupies the name */
     char *name;
     bool sequence;
-    bool asked; /* its acquire has not been carried out yet */
-    bool ended; /* `ended` is still to be told */
-    bool kept;  /* of the daemon before: backend_recover finds it */
-    bool apart; /* granted after it has waited, and not told: what its lock owner holds is another */
+    bool requested; /* its acquire has not been carried out yet */
+    bool ended;     /* `ended` is not reported yet */
+    bool kept;      /* of the daemon before: backend_recover finds it */
+    bool apart;     /* granted after it has waited, and not told: what its lock owner holds is another */
     uint64_t handle, lock_owner;
     GArray *segments;  /* struct backend_segment, of FCNTL; NULL: the whole lock */
     clock_ms due;      /* CLOCK_NEVER: none */
@@ -71,7 +71,7 @@ struct fake_backend {
     const struct backend_events *events;
     void *context;
     GPtrArray *pending;
-    GQueue told; /* events to be told */
+    GQueue reported; /* events to report */
     bool hold_events;
     bool hold[FAKE_CALLS];
     unsigned count[FAKE_CALLS];

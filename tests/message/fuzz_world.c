@@ -1,4 +1,4 @@
-/* fuzz_world: messages in a world, as a source of numbers decides; see fuzz_world.h. */
+/* fuzz_world: messages in a world, selected by a source of numbers; see fuzz_world.h. */
 #include "tests/message/fuzz_world.h"
 
 #include <check.h>
@@ -34,7 +34,7 @@ struct fuzz {
     struct wire *w;
     fuzz_pick *pick;
     void *arg;
-    GArray *nodes;        /* struct fuzz_node, in the order they were told */
+    GArray *nodes;        /* struct fuzz_node, in the order of their look-ups */
     GArray *files;        /* struct wire_file, the same */
     GArray *requests;     /* struct fuzz_request */
     GArray *directories;  /* fh of each that is open */
@@ -362,18 +362,18 @@ static void send_directory_request(void)
 static void forget_something(void)
 {
     uint64_t node = any_node();
-    uint64_t told = GPOINTER_TO_SIZE(g_hash_table_lookup(z->w->lookups, GSIZE_TO_POINTER(node)));
+    uint64_t reported = GPOINTER_TO_SIZE(g_hash_table_lookup(z->w->lookups, GSIZE_TO_POINTER(node)));
     for (guint i = 0; i < z->files->len; i++) {
         if (g_array_index(z->files, struct wire_file, i).node == node) {
             return; /* the kernel keeps the inode of an open file */
         }
     }
-    if (!told || is_used(node, 0)) {
+    if (!reported || is_used(node, 0)) {
         return;
     }
-    uint64_t count = chance(3) ? 1 : told;
+    uint64_t count = chance(3) ? 1 : reported;
     wire_forget(z->w, node, count);
-    if (count == told) {
+    if (count == reported) {
         g_array_remove_index(z->nodes, (guint)(find_node(node) - (struct fuzz_node *)(void *)z->nodes->data));
     }
 }
@@ -500,7 +500,7 @@ static void recount(struct fuzz_account *all, const struct hold *hold, bool at_r
     ck_assert(!at_rest || hold->bytes == hold->size);
 }
 
-/* Each user is charged for what there is and nothing else: counted anew. */
+/* Each user is charged for exactly what exists: counts it again. */
 static void check_accounts(bool at_rest)
 {
     struct fuzz_account all[3] = {0};

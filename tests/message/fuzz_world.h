@@ -1,12 +1,10 @@
-/* fuzz_world: messages in a world, as a source of numbers decides.
+/* fuzz_world: messages in a world, selected by a source of numbers.
  *
- * Valid and mangled requests, answers that are late, reordered or failures,
- * interrupts, deaths, expiry and locks of other mounts.  Every request that has an
- * answer gets one, and no more; the sanitizers watch the rest.
+ * It sends valid and mangled requests, and makes late, reordered and failing answers, interrupts, deaths, expiry and
+ * locks of other mounts.  Every request that must have an answer gets exactly one; the sanitizers watch the rest.
  *
- * What the kernel vouches for is kept: node ids and file handles are those that
- * were handed out, of the right type, and nothing is released or forgotten that a
- * request still uses.  There is one world at a time.
+ * It keeps the promises of the kernel: node ids and file handles are valid and of the right type, and nothing is
+ * released or forgotten that a request still uses.  There is one world at a time.
  */
 #ifndef TESTS_MESSAGE_FUZZ_WORLD_H
 #define TESTS_MESSAGE_FUZZ_WORLD_H

@@ -298,7 +298,7 @@ uint64_t wire_node(struct wire *w, uint64_t unique)
     return ((const struct fuse_entry_out *)wire_data(w, unique, NULL))->nodeid;
 }
 
-bool wire_was_told(struct wire *w, int code, const char *name)
+bool wire_has_notification(struct wire *w, int code, const char *name)
 {
     wire_turn(w);
     for (guint i = 0; i < w->notices->len; i++) {
@@ -391,7 +391,7 @@ static void wire_forget_child(struct wire *w, pid_t pid)
     }
 }
 
-/* SIGKILL is sent at once; that the process has ended is to be waited for. */
+/* SIGKILL is sent at once; the end of the process must be waited for. */
 void wire_kill(struct wire *w, pid_t pid)
 {
     char path[64], line[512] = "";
@@ -502,7 +502,7 @@ static void wire_interrupt_all(struct wire *w)
 }
 
 /* As the kernel does it before an unmount. */
-static void wire_let_go(struct wire *w)
+static void wire_close_all(struct wire *w)
 {
     GHashTableIter iter;
     gpointer key, value;
@@ -551,7 +551,7 @@ void wire_free(struct wire *w)
     }
     fake_backend_hold_events(w->fake, false);
     wire_turn(w);
-    wire_let_go(w);
+    wire_close_all(w);
     wire_end(w);
 }
 

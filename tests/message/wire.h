@@ -1,11 +1,9 @@
 /* wire: the kernel's side of a FUSE connection without a mount.
  *
- * fs/ runs on one end of a socketpair, with the fake backend below it; the check
- * writes the kernel's messages (<linux/fuse.h>) at the other end and reads the
- * answers.  Nothing happens by itself: messages, the loop and the backend's
- * events move when a wire_ function says so, and the clock (clock_now) when
- * wire_advance does.  A second answer to a request, or one to none, fails the
- * check at once.
+ * fs/ runs on one end of a socketpair, above the fake backend.  The check writes the kernel's messages (<linux/fuse.h>)
+ * at the other end and reads the answers.  Nothing happens by itself: wire_ functions move messages, the loop and the
+ * backend's events, and wire_advance moves the clock (clock_now).  A second answer to a request, or one without a
+ * request, fails the check at once.
  */
 #ifndef TESTS_MESSAGE_WIRE_H
 #define TESTS_MESSAGE_WIRE_H
@@ -27,7 +25,7 @@ struct wire {
     int kernel; /* the check's end */
     uint64_t next_unique;
     GHashTable *exchanges; /* unique -> struct wire_exchange */
-    GHashTable *lookups;   /* node id -> how often it was told */
+    GHashTable *lookups;   /* node id -> how often it was returned */
     GHashTable *opened;    /* file handle -> struct wire_file */
     GArray *notices;       /* struct wire_notice */
     GArray *children;      /* pid_t, to be killed in the end */
@@ -47,7 +45,7 @@ struct wire_file {
 /* FUSE_NOTIFY_INC_EPOCH, which few headers have. */
 #define WIRE_NOTIFY_INC_EPOCH 8
 
-/* What the kernel is told unasked. */
+/* A notification to the kernel. */
 struct wire_notice {
     int code; /* enum fuse_notify_code */
     uint64_t parent, child, poll;
@@ -102,10 +100,10 @@ const void *wire_data(struct wire *w, uint64_t unique, size_t *ret_size);
 struct wire_file wire_file(struct wire *w, uint64_t unique);
 /* The node of a look-up or the like that succeeded. */
 uint64_t wire_node(struct wire *w, uint64_t unique);
-/* Has the kernel been told that? `name` NULL: any. */
-bool wire_was_told(struct wire *w, int code, const char *name);
+/* Has the kernel got this notification?  `name` NULL: any. */
+bool wire_has_notification(struct wire *w, int code, const char *name);
 
-/* From now on the kernel is told late that names have gone (or no more). */
+/* Delays all further notify_delete messages to the kernel, or ends that. */
 void wire_hold_deletions(bool hold);
 
 /* The answer to this request finds nobody: its caller is gone. */

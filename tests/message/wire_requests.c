@@ -191,12 +191,12 @@ void wire_interrupt(struct wire *w, uint64_t unique)
 void wire_forget(struct wire *w, uint64_t node, uint64_t count)
 {
     struct fuse_forget_in in = {.nlookup = count};
-    uint64_t told = (uint64_t)(uintptr_t)g_hash_table_lookup(w->lookups, GSIZE_TO_POINTER(node));
-    ck_assert_uint_le(count, told);
-    if (told == count) {
+    uint64_t reported = (uint64_t)(uintptr_t)g_hash_table_lookup(w->lookups, GSIZE_TO_POINTER(node));
+    ck_assert_uint_le(count, reported);
+    if (reported == count) {
         g_hash_table_remove(w->lookups, GSIZE_TO_POINTER(node));
     } else {
-        g_hash_table_insert(w->lookups, GSIZE_TO_POINTER(node), GSIZE_TO_POINTER(told - count));
+        g_hash_table_insert(w->lookups, GSIZE_TO_POINTER(node), GSIZE_TO_POINTER(reported - count));
     }
     wire_send(w, FUSE_FORGET, node, &in, sizeof in, NULL, 0);
 }

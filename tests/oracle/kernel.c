@@ -1,4 +1,4 @@
-/* kernel: what /proc/locks tells of a file on tmpfs; see oracle.h. */
+/* kernel: reads /proc/locks for a file on tmpfs; see oracle.h. */
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -23,7 +23,7 @@ static int answer_ms = 10000, again_ms = 3000;
 
 enum verdict { SAME, DIFFERENT, OVERTAKEN, CIRCLE, KEPT, VERDICTS };
 
-/* What is known of a program while it runs, besides what the sides know. */
+/* The state of a program while it runs, beside that of the sides. */
 struct run {
     struct side *sides[2]; /* tmpfs, the mount */
     uint32_t mounts;
@@ -99,7 +99,7 @@ static bool overtakes(const struct run *run, const struct step *step, uint32_t o
     return false;
 }
 
-/* Who has nothing yet must queue behind who waits; who has may go before, as that may wait for it. */
+/* A process without a lock must queue behind waiters; a holder may overtake them, because they may wait for it. */
 static bool must_queue(const struct run *run, const struct step *step)
 {
     uint32_t description = run->description[step->slot][step->descriptor];
@@ -144,30 +144,31 @@ static void note(struct run *run, const struct step *step)
 
 /* --- F_GETLK ----------------------------------------------------------------------------- */
 
-static void say_told(struct run *run, const struct side *side, const struct told *told)
+static void say_reported(struct run *run, const struct side *side, const struct probe_answer *reported)
 {
     static const char *const types[] = {[F_RDLCK] = "RDLCK", [F_WRLCK] = "WRLCK", [F_UNLCK] = "UNLCK"};
-    say(run, "%s %" PRId64 "+%" PRId64 " whence %d of ", types[told->type], told->start, told->length, told->whence);
-    int slot = told->pid > 0 ? side_slot_of(side, told->pid) : -1;
-    say(run, slot >= 0 ? "p%d" : "process %d", slot >= 0 ? slot : told->pid);
+    say(run, "%s %" PRId64 "+%" PRId64 " whence %d of ", types[reported->type], reported->start, reported->length,
+        reported->whence);
+    int slot = reported->pid > 0 ? side_slot_of(side, reported->pid) : -1;
+    say(run, slot >= 0 ? "p%d" : "process %d", slot >= 0 ? slot : reported->pid);
 }
 
 /* May the mount tell this of the lock? */
-static bool tells(const struct run *run, const struct step *step, const struct kernel_lock *lock,
-                  const struct told *told)
+static bool reports(const struct run *run, const struct step *step, const struct kernel_lock *lock,
+                    const struct probe_answer *reported)
 {
     int64_t length = lock->end == INT64_MAX ? 0 : lock->end - lock->start + 1;
-    int slot = side_slot_of(run->sides[1], told->pid), taker = side_slot_of(run->sides[0], lock->pid);
-    bool nobody = told->pid <= 0;
+    int slot = side_slot_of(run->sides[1], reported->pid), taker = side_slot_of(run->sides[0], lock->pid);
+    bool nobody = reported->pid <= 0;
     bool pid = lock->ofd ? nobody || slot >= 0
                          : (slot == taker || (nobody && step->ofd) ||
                             (nobody && taker >= 0 && run->mount[taker] != run->mount[step->slot]));
-    return (told->type == F_RDLCK) == lock->shared && told->start == lock->start && told->length == length &&
-           told->whence == SEEK_SET && pid;
+    return (reported->type == F_RDLCK) == lock->shared && reported->start == lock->start &&
+           reported->length == length && reported->whence == SEEK_SET && pid;
 }
 
 /* Is it what one waits for that is asked for, too?  F_SETLK would queue behind that. */
-static bool tells_waiter(const struct run *run, const struct step *step, const struct told *told)
+static bool waiter_is_reported(const struct run *run, const struct step *step, const struct probe_answer *reported)
 {
     for (uint32_t i = 0; i < SLOTS; i++) {
         const struct step *waits = &run->waits[i];
@@ -177,7 +178,7 @@ static bool tells_waiter(const struct run *run, const struct step *step, const s
         int64_t start = waits->start, length = waits->length;
         struct kernel_lock lock = {waits->ofd, waits->type == F_RDLCK, run->sides[0]->pids[run->sides[0]->channel[i]],
                                    start, length ? start + length - 1 : INT64_MAX};
-        if (tells(run, step, &lock, told)) {
+        if (reports(run, step, &lock, reported)) {
             return true;
         }
     }
@@ -185,18 +186,19 @@ static bool tells_waiter(const struct run *run, const struct step *step, const s
 }
 
 /* Tmpfs told of one of the locks in the way; the mount of the lowest? */
-static bool told_same(struct run *run, const struct step *step, const struct told *told[2])
+static bool reported_same(struct run *run, const struct step *step, const struct probe_answer *reported[2])
 {
     struct kernel_lock locks[64];
     char path[256];
-    int64_t from = step->start, to = step->length ? from + step->length - 1 : INT64_MAX, lowest = told[0]->start;
+    int64_t from = step->start, to = step->length ? from + step->length - 1 : INT64_MAX, lowest = reported[0]->start;
     pid_t asker = run->sides[0]->pids[run->sides[0]->channel[step->slot]];
-    if (told[1]->type != F_UNLCK && tells_waiter(run, step, told[1])) {
-        return told[0]->type == F_UNLCK || told[1]->start <= lowest;
+    if (reported[1]->type != F_UNLCK && waiter_is_reported(run, step, reported[1])) {
+        return reported[0]->type == F_UNLCK || reported[1]->start <= lowest;
     }
-    if (told[0]->type == F_UNLCK || told[1]->type == F_UNLCK) {
-        return told[0]->type == told[1]->type && told[0]->start == told[1]->start &&
-               told[0]->length == told[1]->length && told[0]->whence == told[1]->whence && told[0]->pid == told[1]->pid;
+    if (reported[0]->type == F_UNLCK || reported[1]->type == F_UNLCK) {
+        return reported[0]->type == reported[1]->type && reported[0]->start == reported[1]->start &&
+               reported[0]->length == reported[1]->length && reported[0]->whence == reported[1]->whence &&
+               reported[0]->pid == reported[1]->pid;
     }
     snprintf(path, sizeof path, "%s/r%u.%u", run->sides[0]->directories[0], run->number,
              run->file[step->slot][step->descriptor]);
@@ -211,7 +213,7 @@ static bool told_same(struct run *run, const struct step *step, const struct tol
         }
     }
     for (size_t i = 0; i < kept; i++) {
-        if (locks[i].start <= lowest && tells(run, step, &locks[i], told[1])) {
+        if (locks[i].start <= lowest && reports(run, step, &locks[i], reported[1])) {
             return true;
         }
     }
@@ -229,8 +231,8 @@ static bool in_the_way(const struct run *run, uint32_t slot, const struct kernel
            (lock->ofd || side_slot_of(run->sides[0], lock->pid) != (int)slot);
 }
 
-/* Who waits for whom: surely, for a process that holds; or perhaps, for one that has asked before, and for anybody
- * where an open file description holds. */
+/* The waits between slots: certain ones, for a process that holds; or with `perhaps` also for one that waits since
+ * before, and for every process where an open file description holds. */
 static void waits_for(const struct run *run, bool perhaps, bool edges[SLOTS][SLOTS])
 {
     struct kernel_lock locks[64];
@@ -290,9 +292,9 @@ static bool has_another(const struct run *run, const struct step *step)
 
 static bool answers_same(struct run *run, const struct step *step, const struct answer *answers)
 {
-    const struct told *told[2] = {&answers[0].told, &answers[1].told};
+    const struct probe_answer *reported[2] = {&answers[0].reported, &answers[1].reported};
     return answers[0].error == answers[1].error &&
-           (step->what != STEP_GETLK || answers[0].error || told_same(run, step, told));
+           (step->what != STEP_GETLK || answers[0].error || reported_same(run, step, reported));
 }
 
 /* Of a step that tmpfs has answered (and the mount, too: `heard`); what was refused may be free a moment later. */
@@ -321,7 +323,7 @@ static bool mount_answers(struct run *run, const struct step *step, struct answe
     say(run, "    the mount says %s", error_name(answers[1].error));
     if (step->what == STEP_GETLK && !answers[1].error) {
         say(run, " ");
-        say_told(run, mount, &answers[1].told);
+        say_reported(run, mount, &answers[1].reported);
     }
     say(run, "\n");
     return false;
@@ -354,7 +356,7 @@ static enum verdict mount_waits(struct run *run, const struct step *step)
 
 /* --- one step on both -------------------------------------------------------------------- */
 
-/* Who waited on tmpfs and waits no more; false: one that another overtook. */
+/* The slots that waited on tmpfs and were granted.  OVERTAKEN: another waiter was first. */
 static enum verdict tmpfs_granted(struct run *run, bool *granted, struct answer *answers)
 {
     struct side *tmpfs = run->sides[0];
@@ -408,7 +410,7 @@ static enum verdict mount_granted(struct run *run, const bool *granted, const st
     return verdict;
 }
 
-/* What is done to a process, not by it. */
+/* A step that is done to a process, not by it. */
 static void step_done_to(struct run *run, const struct step *step, struct side *side)
 {
     if (step->what == STEP_KILL) {
@@ -483,8 +485,8 @@ static enum verdict tmpfs_shares_again(struct run *run, const struct step *step)
     return side_heard(run->sides[0], step->slot, answer_ms, &answer) && !answer.error ? SAME : KEPT;
 }
 
-static enum verdict step_asked(struct run *run, const struct step *step, uint32_t order, bool *granted,
-                               struct answer *grants)
+static enum verdict step_requested(struct run *run, const struct step *step, uint32_t order, bool *granted,
+                                   struct answer *grants)
 {
     struct side *tmpfs = run->sides[0], *mount = run->sides[1];
     struct answer answers[2];
@@ -495,7 +497,7 @@ static enum verdict step_asked(struct run *run, const struct step *step, uint32_
     say(run, ": %s", answered ? error_name(answers[0].error) : "waits");
     if (answered && step->what == STEP_GETLK && !answers[0].error) {
         say(run, " ");
-        say_told(run, tmpfs, &answers[0].told);
+        say_reported(run, tmpfs, &answers[0].reported);
     }
     say(run, "\n");
     bool upgrade = upgrades(run, step); /* on the mount it goes before all that wait, too */
@@ -560,7 +562,7 @@ static enum verdict step_run(struct run *run, const struct step *step, uint32_t 
             step_done_to(run, step, run->sides[1]);
         }
     } else {
-        verdict = step_asked(run, step, order, granted, grants);
+        verdict = step_requested(run, step, order, granted, grants);
     }
     if (verdict == SAME && step_ends(step)) {
         side_barrier(run->sides[1]);
@@ -573,41 +575,41 @@ static enum verdict step_run(struct run *run, const struct step *step, uint32_t 
 
 static int probe_flock(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0666), told = fd < 0 ? -errno : 0;
-    for (int shared = 0; fd >= 0 && told == shared && shared < 2; shared++) {
-        told += flock(fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0;
+    int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0666), reported = fd < 0 ? -errno : 0;
+    for (int shared = 0; fd >= 0 && reported == shared && shared < 2; shared++) {
+        reported += flock(fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0;
     }
     close(fd);
-    return told; /* 0: free, 1: shared, 2: exclusive */
+    return reported; /* 0: free, 1: shared, 2: exclusive */
 }
 
-/* Each byte: who holds it, as far as it can be told by its type. */
-static void probe_records(const char *path, char *told)
+/* The type of the lock on each byte, if there is one. */
+static void probe_records(const char *path, char *reported)
 {
     int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0666);
     for (int i = 0; i <= BYTES; i++) {
         struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
         int error = fcntl(fd, F_GETLK, &lock) == 0 ? 0 : errno;
-        told[i] = error ? '?' : lock.l_type == F_UNLCK ? '.' : lock.l_type == F_WRLCK ? 'w' : 'r';
+        reported[i] = error ? '?' : lock.l_type == F_UNLCK ? '.' : lock.l_type == F_WRLCK ? 'w' : 'r';
     }
-    told[BYTES + 1] = '\0';
+    reported[BYTES + 1] = '\0';
     close(fd);
 }
 
-static void probe(const struct run *run, const struct side *side, bool record, int file, char *told)
+static void probe(const struct run *run, const struct side *side, bool record, int file, char *reported)
 {
     char path[256];
     snprintf(path, sizeof path, "%s/%c%u.%d", side->directories[0], record ? 'r' : 'f', run->number, file);
     if (record) {
-        probe_records(path, told);
+        probe_records(path, reported);
     } else {
-        snprintf(told, 2, "%u", (unsigned)probe_flock(path) % 10);
+        snprintf(reported, 2, "%u", (unsigned)probe_flock(path) % 10);
     }
 }
 
 static enum verdict probe_all(struct run *run)
 {
-    char told[2][BYTES + 2];
+    char reported[2][BYTES + 2];
     for (uint32_t i = 0; i < SLOTS; i++) {
         if (run->sides[0]->states[i] == STATE_WAITS) {
             return SAME; /* who asks for what a waiter asked for queues behind it */
@@ -619,17 +621,17 @@ static enum verdict probe_all(struct run *run)
                 continue;
             }
             int64_t until = stress_now() + (run->soft ? again_ms * STRESS_MS : 0);
-            probe(run, run->sides[0], record, file, told[0]);
+            probe(run, run->sides[0], record, file, reported[0]);
             for (;;) {
-                probe(run, run->sides[1], record, file, told[1]);
-                if (strcmp(told[0], told[1]) == 0 || stress_now() >= until) {
+                probe(run, run->sides[1], record, file, reported[1]);
+                if (strcmp(reported[0], reported[1]) == 0 || stress_now() >= until) {
                     break;
                 }
                 stress_sleep(2 * STRESS_MS);
             }
             counts.probes++;
-            if (strcmp(told[0], told[1]) != 0) {
-                say(run, "    left of %c%d: %s, on the mount %s\n", record ? 'r' : 'f', file, told[0], told[1]);
+            if (strcmp(reported[0], reported[1]) != 0) {
+                say(run, "    left of %c%d: %s, on the mount %s\n", record ? 'r' : 'f', file, reported[0], reported[1]);
                 return DIFFERENT;
             }
         }
@@ -685,7 +687,7 @@ static struct program program_smaller(struct side *sides, uint32_t mounts, struc
     return program;
 }
 
-static void program_told(struct side *sides, uint32_t mounts, const struct program *program)
+static void program_reported(struct side *sides, uint32_t mounts, const struct program *program)
 {
     answer_ms = 1000;
     again_ms = 200;
@@ -768,7 +770,7 @@ int main(int argc, char **argv)
         enum verdict verdict = program_run(sides, (uint32_t)mounts, &program, verbose ? stdout : NULL);
         counts.verdicts[verdict]++;
         if (verdict == DIFFERENT) {
-            program_told(sides, (uint32_t)mounts, &program);
+            program_reported(sides, (uint32_t)mounts, &program);
             if (!all) {
                 break;
             }

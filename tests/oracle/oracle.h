@@ -2,16 +2,15 @@
  * the oracle.
  *
  * A program is a list of steps by up to six processes that share open files by fork, lock with flock(2), POSIX and open
- * file description locks, wait, are interrupted, execute themselves anew and are killed.  A step is done on tmpfs
- * first, and when nothing moves there any more, on the mount, where the same must be answered: at once, or not at all
- * yet; and of those that wait the same go on.  That a call waits is seen from its process, which sleeps without having
- * answered; never from the time that it takes.
+ * file description locks, wait, are interrupted, call exec and are killed.  A step is done on tmpfs first, and on the
+ * mount when no process moves there any more.  The mount must give the same answer, or none yet as well; and the same
+ * waiters must continue.  A call waits if its process sleeps without an answer; the time that it takes says nothing.
  *
- * What the contract wants otherwise than Linux, and is not compared:
+ * The contract differs from Linux here, and this is not compared:
  *
- *  - Who asks for what a waiter has asked for first queues behind it, and Linux lets pass what no holder forbids: a
- *    program ends where Linux does that ("overtaken"), once the mount has let who holds nothing queue.  So F_GETLK
- *    tells of a waiter that would be in the way.
+ *  - A claim queues behind an earlier waiter with which it conflicts.  Linux grants it if no holder conflicts: a
+ *    program ends where Linux does that ("overtaken"), after the mount has queued a process that holds nothing.  So
+ *    F_GETLK shows a waiter that would block.
  *  - A flock(2) that shares, and is refused or waits to be exclusive, is kept on the mount, and given up by Linux: one
  *    that is refused is taken again on tmpfs, and a program ends where one waits ("gives up what is shared").
  *  - The end of a flock, of an open file description lock and of a killed process follows the last close a moment
@@ -25,7 +24,7 @@
  *  - A file that is opened for writing is held for a moment: a lock that is tried at once decides that.
  *  - Cycles of waits are found within one mount, there all of them, and through open file descriptions, too: Linux
  *    looks at one of several locks that are in the way, and not at those ("circle").
- *  - A process of one thread that would wait for what it holds itself, by another open file, is told EDEADLK.  Linux
+ *  - A process of one thread that would wait for what it holds itself, by another open file, gets EDEADLK.  Linux
  * lets it wait for good ("circle").
  *
  *     oracle   the programs: made, run, compared, made smaller
@@ -97,7 +96,7 @@ struct request {
     uint32_t number; /* of the program: its files */
 };
 
-struct told {
+struct probe_answer {
     int32_t type, whence;
     int64_t start, length;
     int32_t pid;
@@ -105,8 +104,8 @@ struct told {
 
 struct answer {
     int32_t error;
-    int32_t pid;      /* fork: the child */
-    struct told told; /* GETLK */
+    int32_t pid;                  /* fork: the child */
+    struct probe_answer reported; /* GETLK */
 };
 
 /* What a worker needs to know; given by arguments to one that executes itself again. */
@@ -142,18 +141,18 @@ void side_stop(struct side *side);
 /* A program begins, with so many processes; and ends. */
 void side_begin(struct side *side, uint32_t processes);
 void side_end(struct side *side);
-/* The slot's process is told to do it. */
+/* Sends the step to the slot's process. */
 void side_tell(struct side *side, uint32_t slot, const struct step *step, uint32_t number);
 /* Has it answered, or does it within so many ms? */
 bool side_heard(struct side *side, uint32_t slot, int ms, struct answer *ret_answer);
-/* Returns when it has answered (true), or sleeps in what it was told to do. */
+/* Returns when it has answered (true), or sleeps in its step. */
 bool side_settled(struct side *side, uint32_t slot, struct answer *ret_answer);
 /* The process is gone when this returns. */
 void side_kill(struct side *side, uint32_t slot);
 void side_await_end(struct side *side, uint32_t slot);
 void side_signal(struct side *side, uint32_t slot);
 void side_forked(struct side *side, uint32_t child, pid_t pid);
-/* What was asked of the mounts before has been read by them, and as far as can be seen from here, done. */
+/* Returns when the mounts have read all earlier requests and, as far as this process can see, have done them. */
 void side_barrier(struct side *side);
 /* Of this program's process, alive or not; -1: none. */
 int side_slot_of(const struct side *side, pid_t pid);

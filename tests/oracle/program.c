@@ -1,4 +1,4 @@
-/* program: its steps, at random, and in words; see oracle.h. */
+/* program: its steps, at random and as text; see oracle.h. */
 #include <string.h>
 #include <sys/file.h>
 

@@ -204,7 +204,7 @@ bool side_heard(struct side *side, uint32_t slot, int ms, struct answer *ret_ans
     return true;
 }
 
-/* It was told to do something and has not answered: if it sleeps, then in that. */
+/* It has a step without an answer: if it sleeps, then in that step. */
 static bool side_sleeps(const struct side *side, uint32_t channel)
 {
     char text[512];

@@ -1,4 +1,4 @@
-/* worker: a process that does what it is told; see oracle.h. */
+/* worker: one process, which carries out steps; see oracle.h. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -26,8 +26,8 @@ static int worker_lock(int fd, int command, int type, off_t start, off_t length,
     return error == EACCES ? EAGAIN : error;
 }
 
-/* On a mount a file that was opened for writing is held for a moment: that is decided at once.  What is answered
- * depends on who waits for that byte: it is not compared. */
+/* On a mount a file that was opened for writing is held for a moment: trying a lock at once decides that.  Its answer
+ * depends on the waiters for that byte, so it is not compared. */
 static void worker_decide(int fd, const struct step *step)
 {
     if (step->descriptor < DESCRIPTORS / 2) {
@@ -129,7 +129,7 @@ static void worker_serve(struct worker *worker)
     while (worker_hears(worker, &request)) {
         const struct step *step = &request.step;
         struct answer answer = {0};
-        struct flock told = {0};
+        struct flock reported = {0};
         int fd = descriptors[step->descriptor];
         switch ((enum what)step->what) {
         case STEP_OPEN:
@@ -158,8 +158,9 @@ static void worker_serve(struct worker *worker)
             break;
         case STEP_GETLK:
             answer.error =
-                worker_lock(fd, step->ofd ? F_OFD_GETLK : F_GETLK, step->type, step->start, step->length, &told);
-            answer.told = (struct told){told.l_type, told.l_whence, told.l_start, told.l_len, told.l_pid};
+                worker_lock(fd, step->ofd ? F_OFD_GETLK : F_GETLK, step->type, step->start, step->length, &reported);
+            answer.reported = (struct probe_answer){reported.l_type, reported.l_whence, reported.l_start,
+                                                    reported.l_len, reported.l_pid};
             break;
         case STEP_CLEAR:
             for (int i = 0; i < DESCRIPTORS; i++) {

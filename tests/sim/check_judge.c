@@ -52,21 +52,21 @@ static struct world world_new(void)
     return world_of(&options);
 }
 
-/* It begins anew, with leases on the host's disk. */
+/* It begins again, with leases on the host's disk. */
 static void is_on_disk(struct world *w)
 {
     judge_free(w->judge);
     *w = world_of(&disk_options);
 }
 
-/* It begins anew, with a server that others take over from. */
+/* It begins again, with a server that others take over from. */
 static void is_moved(struct world *w)
 {
     judge_free(w->judge);
     *w = world_of(&moves_options);
 }
 
-/* It begins anew, with a server from which the next daemon recovers handle locks. */
+/* It begins again, with a server from which the next daemon recovers handle locks. */
 static void is_recovered(struct world *w)
 {
     judge_free(w->judge);
@@ -308,7 +308,7 @@ static void good_state_of_two(struct world *w)
     attribute(w, SHELL, a, "user.lease.state", "held");
 }
 
-/* What is read through a file, whose lock was released by its token, does not tell that it holds. */
+/* A read through a file whose lock was released by its token does not show that it holds. */
 static void good_read_behind_release(struct world *w)
 {
     uint64_t b = reads(w, OTHER), a = flocks(w, SHELL, 0, 0), others = begin(w, BY(OTHER, b, FLOCK));
@@ -324,7 +324,7 @@ static void good_read_behind_release(struct world *w)
     does(w, BY(SHELL, a, READ), 0);
 }
 
-/* Who asks last of two, on different mounts, may be heard first. */
+/* Of two claims on different mounts the later one may reach the store first. */
 static void good_crossed_waits(struct world *w)
 {
     flocks(w, SHELL, JUDGE_SHARE, 0);
@@ -358,16 +358,16 @@ static void good_records(struct world *w)
     record(w, OTHER, b, JUDGE_TRY, 0, 99, 0);
 }
 
-/* Its owner asks for a part of it anew while it is taken away. */
+/* Its owner locks a part of it again while it is revoked. */
 static void good_record_released(struct world *w)
 {
     uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
     record(w, SHELL, a, 0, 0, 99, 0);
     uint64_t releases = begin(w, BY(INIT, b, SETXATTR, .target = "user.lease.release", .value = "5", .size = 1));
-    uint64_t asks = begin(w, BY(SHELL, a, SETLK, .flags = JUDGE_TRY | JUDGE_SHARE, .start = 40, .end = 59));
+    uint64_t shared_request = begin(w, BY(SHELL, a, SETLK, .flags = JUDGE_TRY | JUDGE_SHARE, .start = 40, .end = 59));
     end(w, releases, 0);
     does(w, BY(OTHER, b, FLOCK), 0);
-    end(w, asks, EAGAIN);
+    end(w, shared_request, EAGAIN);
 }
 
 static void good_deadlock(struct world *w)
@@ -450,7 +450,7 @@ static void cut_after(struct world *w, const char *const names[])
     passes(w, 5 * TTL);
 }
 
-/* What was released last is there again, and renewed: its owner lives. */
+/* The lock that was released last exists again, and is renewed, because its owner lives. */
 static void good_journal_cut(struct world *w)
 {
     cut_after(w, (const char *const[]){"M", "L", NULL});
@@ -629,7 +629,7 @@ static void good_passed_lease(struct world *w)
     does(w, BY(STRANGER, mine, TRUNCATE), 0);
 }
 
-/* What has its turn while a break is under way may be broken before it is told. */
+/* A grant during a break may be broken before it is reported. */
 static void good_turn_beside_break(struct world *w)
 {
     flocks(w, SHELL, JUDGE_SHARE, 0);
@@ -682,7 +682,7 @@ static void good_token_of_a_conversion(struct world *w)
     attribute(w, SHELL, mine, "user.lease.token", "1");
 }
 
-/* What times have not taken gets no term. */
+/* Setting times on a lock that it does not acquire sets no term. */
 static void good_term_beside_times(struct world *w)
 {
     uint64_t mine = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
@@ -726,7 +726,7 @@ static void good_unlink_of_a_passed_file(struct world *w)
     does(w, ON(OTHER, "L", STAT), ENOENT);
 }
 
-/* A parent that is just exiting is told as the owner of what its child leaves. */
+/* A parent that is just exiting is shown as the owner of its child's lease. */
 static void good_probe_of_exiting_parent(struct world *w)
 {
     uint64_t other = reads(w, OTHER);
@@ -752,7 +752,8 @@ static void good_mode_beside_open(struct world *w)
                                                   .stat = {.uid = 1000, .mode = 0664, .nlink = 1}});
 }
 
-/* What is opened again before the end is through is the same file, and is deleted when it is closed. */
+/* A file that is opened again before its end has reached the kernel is the same file, and is deleted when it is closed.
+ */
 static void good_watch_of_open(struct world *w)
 {
     uint64_t mine = flocks(w, SHELL, 0, 0);
@@ -773,8 +774,9 @@ static void good_flock_beside_records(struct world *w)
     does(w, BY(20, b, FLOCK, .flags = JUDGE_TRY), 0);
 }
 
-/* What is got while a break is under way may be broken by it, and has a lock-delay then, though it was closed since. */
-/* A record lock and a flock by one file, of which the first has a content; then only the flock. */
+/* A lock that is acquired during a break may be broken by it, and then has a lock-delay although it was closed since.
+ */
+/* A record lock with content and a flock, through one file; then only the flock. */
 static uint64_t keeps_the_second_of_two_locks(struct world *w)
 {
     uint64_t a = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
@@ -809,7 +811,8 @@ static void good_delay_of_what_a_break_met(struct world *w)
     probe(w, OTHER, opens(w, OTHER, "d/L", 0, 0), true, 0, JUDGE_BYTES_MAX, 100);
 }
 
-/* The kernel cannot be told of an end while a call has the directory, and whoever looks there makes it forget the file.
+/* The daemon cannot notify the kernel of an end while a call has the directory's lock, and a look-up there drops the
+ * file.
  */
 static void good_end_beside_rename(struct world *w)
 {
@@ -842,7 +845,7 @@ static void good_probe_of_own_description(struct world *w)
     end(w, id, 0);
 }
 
-/* "lost" may be told of a file that was closed just before, though another was closed since. */
+/* A file that was closed just before may show "lost", although another was closed since. */
 static void good_lost_of_what_was_closed(struct world *w)
 {
     uint64_t one = opens(w, SHELL, "L", JUDGE_WRITES | JUDGE_CREATE, 0), other = reads(w, SHELL);
@@ -857,7 +860,7 @@ static void good_lost_of_what_was_closed(struct world *w)
     set(w, SHELL, "user.lease.check", "7", 0);
 }
 
-/* Who has found a lease before it is moved may break it behind that, and be answered first. */
+/* A process that found a lease before its rename may break it afterwards, and be answered first. */
 static void good_break_behind_a_move(struct world *w)
 {
     does(w, BY(SHELL, exclusive(w, SHELL, 0), CLOSE), 0);
@@ -868,7 +871,7 @@ static void good_break_behind_a_move(struct world *w)
     opens(w, OTHER, "M", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
 }
 
-/* A daemon that has begun anew counts the first second from when it was provisional, as other mounts do. */
+/* A restarted daemon counts the first second from the provisional lock, as other mounts do. */
 static void good_first_second_of_before(struct world *w)
 {
     is_on_disk(w);
@@ -990,8 +993,8 @@ static void good_heir_ends_beside_write(struct world *w)
     does(w, ON(REMOTE, "L", STAT), 0);
 }
 
-/* Who waits by a file whose lock is broken, and has its turn by that, begins afresh: also if the break is answered
- * first. */
+/* A waiter through a file whose lock is broken, which is granted by that break, starts afresh: also if the break is
+ * answered first. */
 static void good_turn_by_own_break(struct world *w)
 {
     uint64_t a = flocks(w, SHELL, JUDGE_SHARE, 0);
@@ -1023,7 +1026,7 @@ static void good_afresh_by_records(struct world *w)
     does(w, BY(SHELL, a, FSYNC), 0);
 }
 
-/* Who has some bytes of the file need not queue for others behind one who waits for those. */
+/* A holder of some bytes need not queue for others behind a waiter for those. */
 static void good_order_of_bytes(struct world *w)
 {
     uint64_t a = opens(w, SHELL, "L", JUDGE_WRITES, 0), b = opens(w, OTHER, "L", JUDGE_WRITES, 0);
@@ -1068,7 +1071,7 @@ static void term_kept(struct world *w, bool power)
     trouble(w, JUDGE_STOPPED, 0, false);
 }
 
-/* Behind a loss of power it begins anew. */
+/* After a power cut it begins again. */
 static void good_term_behind_loss_of_power(struct world *w)
 {
     term_kept(w, true);
@@ -1171,8 +1174,8 @@ static void bad_heir_of_a_second_that_was_over(struct world *w)
     ends_without_daemon(w, 2 * JUDGE_SECOND);
 }
 
-/* It is told whose it was, though another has moved it. */
-static void probe_of_what_was_moved(struct world *w, pid_t told)
+/* F_GETLK shows the process that took it, although another has moved it. */
+static void probe_of_what_was_moved(struct world *w, pid_t pid)
 {
     judge_fork(w->judge, w->now, 20, INIT, 120, 1000, 100);
     uint64_t mine = opens(w, 20, "M", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
@@ -1186,7 +1189,7 @@ static void probe_of_what_was_moved(struct world *w, pid_t told)
     w->now += JUDGE_MS;
     judge_answer(w->judge, &(struct judge_answer){.id = id,
                                                   .when = w->now,
-                                                  .conflict = {.found = true, .end = JUDGE_BYTES_MAX, .pid = told}});
+                                                  .conflict = {.found = true, .end = JUDGE_BYTES_MAX, .pid = pid}});
 }
 
 static void good_probe_of_what_was_moved(struct world *w)
@@ -1226,7 +1229,7 @@ static void bad_errno_of_what_was_made_a_record(struct world *w)
     taken_then_dead(w, false);
 }
 
-/* By a wall clock of which the store does not know that it was set, it is old at once, or still young later. */
+/* If the store does not know that the wall clock was set, a lease is old at once, or still new later. */
 static void good_age_by_a_clock_that_was_set(struct world *w)
 {
     power_lost(w, true);
@@ -1399,10 +1402,10 @@ static void bad_token_refused(struct world *w)
 static void good_number_forgotten(struct world *w)
 {
     does(w, ON(SHELL, "q", MKDIR), 0);
-    uint64_t asks = begin(w, ON(SHELL, "q/job-", OPEN, .flags = JUDGE_CREATE | JUDGE_WRITES));
+    uint64_t open_request = begin(w, ON(SHELL, "q/job-", OPEN, .flags = JUDGE_CREATE | JUDGE_WRITES));
     trouble(w, JUDGE_FORGOT, JUDGE_ALL, true);
     uint64_t b = ticket(w, OTHER), a = ++w->handle;
-    judge_answer(w->judge, &(struct judge_answer){.id = asks, .when = ++w->now, .handle = a});
+    judge_answer(w->judge, &(struct judge_answer){.id = open_request, .when = ++w->now, .handle = a});
     end_with(w, begin(w, BY(OTHER, b, READ)), 0, "job-0000000007\n");
     end_with(w, begin(w, BY(SHELL, a, READ)), 0, "job-0000000007\n");
 }
@@ -1444,8 +1447,8 @@ static void bad_number_of_old(struct world *w)
     end_with(w, begin(w, BY(OTHER, ticket(w, OTHER), READ)), 0, "job-0000000007\n");
 }
 
-/* Of a directory that is made anew, too, though the old one's ticket is read later. */
-static void good_number_anew(struct world *w)
+/* The same for a directory that is made again, although the old one's ticket is read later. */
+static void good_number_after_rmdir(struct world *w)
 {
     does(w, ON(SHELL, "q", MKDIR), 0);
     uint64_t a = ticket(w, SHELL);
@@ -1494,7 +1497,7 @@ static void order_beside_break(struct world *w, bool given_back)
     end(w, second, 0);
 }
 
-/* The first may have got it before the break took it, which ends whoever holds, and waits anew behind the second. */
+/* The first may have got it before the break, which ends any holder, and waits again behind the second. */
 static void good_order_of_whom_a_break_met(struct world *w)
 {
     order_beside_break(w, true);
@@ -1997,7 +2000,7 @@ static void bad_close_of_child(struct world *w)
     does(w, BY(20, handle, CLOSE), EBUSY);
 }
 
-static void bad_told(struct world *w)
+static void bad_report(struct world *w)
 {
     does(w, BY(SHELL, exclusive(w, SHELL, 0), CLOSE), 0); /* what is open is deleted when it is closed */
     judge_event(w->judge, w->now, JUDGE_WATCHES, OTHER, 0, "L", 0);
@@ -2006,7 +2009,7 @@ static void bad_told(struct world *w)
     judge_end(w->judge, w->now, "");
 }
 
-static void bad_told_and_ended(struct world *w)
+static void bad_report_and_end(struct world *w)
 {
     does(w, BY(SHELL, exclusive(w, SHELL, 0), CLOSE), 0);
     judge_event(w->judge, w->now, JUDGE_WATCHES, OTHER, 0, "L", 0);
@@ -2015,7 +2018,7 @@ static void bad_told_and_ended(struct world *w)
     judge_exit(w->judge, w->now, OTHER, 0);
 }
 
-static void bad_told_poll(struct world *w)
+static void bad_report_by_poll(struct world *w)
 {
     uint64_t mine = flocks(w, SHELL, 0, 0);
     judge_event(w->judge, w->now, JUDGE_WATCHES, SHELL, 0, NULL, mine);
@@ -2037,7 +2040,7 @@ static void bad_left(struct world *w)
     judge_end(w->judge, w->now, "L\n");
 }
 
-static void bad_teller(struct world *w)
+static void bad_simulator(struct world *w)
 {
     end(w, 77, 0);
 }
@@ -2068,7 +2071,7 @@ static const struct {
     {good_queue, JUDGE_RULES},
     {good_cut, JUDGE_RULES},
     {good_number_forgotten, JUDGE_RULES},
-    {good_number_anew, JUDGE_RULES},
+    {good_number_after_rmdir, JUDGE_RULES},
     {good_number_of_another_server, JUDGE_RULES},
     {good_read_behind_interrupted_close, JUDGE_RULES},
     {good_look_at_old_master, JUDGE_RULES},
@@ -2211,15 +2214,15 @@ static const struct {
     {bad_kept_released, JUDGE_KEPT},
     {bad_token_of_bytes, JUDGE_TOKEN_GROWS},
     {bad_close_of_child, JUDGE_ERRNO},
-    {bad_told, JUDGE_TOLD},
-    {bad_told_and_ended, JUDGE_TOLD},
-    {bad_told_poll, JUDGE_TOLD},
+    {bad_report, JUDGE_REPORT},
+    {bad_report_and_end, JUDGE_REPORT},
+    {bad_report_by_poll, JUDGE_REPORT},
     {bad_journal_cut, JUDGE_EFFECT},
     {bad_left, JUDGE_LEFT},
     {bad_left_behind_loss_of_power, JUDGE_LEFT},
     {bad_left_behind_a_daemon, JUDGE_LEFT},
     {bad_errno_of_what_was_made_a_record, JUDGE_ERRNO},
-    {bad_teller, JUDGE_TELLER},
+    {bad_simulator, JUDGE_SIMULATOR},
 };
 
 START_TEST(judges_each_history_right)
@@ -2265,7 +2268,7 @@ struct service {
     bool lied;
 };
 
-static bool tells_lie(struct service *s)
+static bool next_answer_lies(struct service *s)
 {
     bool now = !s->lied && s->lie-- == 0;
     s->lied = s->lied || now;
@@ -2294,7 +2297,7 @@ static bool service_free(const struct service *s)
     return !s->lease;
 }
 
-/* Who waits, and may hold now, is told. */
+/* Grants the lock to the waiters that may hold now. */
 static void service_grants(struct service *s)
 {
     for (bool granted = true; granted;) {
@@ -2339,7 +2342,7 @@ static void service_flock(struct service *s, struct file *file, uint32_t process
         bool can = service_compatible(s, file, shared);
         uint64_t call = begin(&s->w, BY(process, file->handle, FLOCK, .flags = flags));
         file->shared = shared;
-        if ((can || !waits) && tells_lie(s)) {
+        if ((can || !waits) && next_answer_lies(s)) {
             end(&s->w, call, can ? EAGAIN : 0);
         } else if (can || !waits) {
             end(&s->w, call, can ? 0 : EAGAIN);
@@ -2354,7 +2357,7 @@ static void service_flock(struct service *s, struct file *file, uint32_t process
 static void service_names(struct service *s, uint32_t process)
 {
     bool free = service_free(s), can = s->lease == process || (s->lease == SHELL && process != REMOTE);
-    bool lie = tells_lie(s);
+    bool lie = next_answer_lies(s);
     int error;
     switch (g_rand_int_range(s->dice, 0, 3)) {
     case 0:
@@ -2412,7 +2415,7 @@ START_TEST(passes_what_a_true_service_answers)
 }
 END_TEST
 
-/* Not every one can be told: what was refused just when another call ended a lock may have been refused before. */
+/* Not every lie can be found: a refusal just when another call ended the lock may have happened before. */
 START_TEST(refuses_nearly_every_single_lie)
 {
     unsigned lies = 0, found = 0;

@@ -1,4 +1,4 @@
-/* check_redis_faults: what can be done to the simulator's Redis server, each as it is meant. */
+/* check_redis_faults: the faults and states of the simulator's Redis server have the effects that they should have. */
 #include <check.h>
 #include <glib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void teardown(void)
     redis_model_free(model);
 }
 
-/* What has come for it; valid until the next call. */
+/* Its received data; valid until the next call. */
 static const char *receive(struct redis_client *of)
 {
     static char text[4096];
@@ -242,7 +242,7 @@ START_TEST(killed_script_has_written_nothing_and_cannot_catch_it)
 }
 END_TEST
 
-START_TEST(commands_with_keys_are_refused_as_often_as_told)
+START_TEST(commands_with_keys_are_refused_as_often_as_requested)
 {
     redis_model_refuse(model, "MOVED 1 10.0.0.1:6379", 2);
     ck_assert_str_eq(ask("PING"), "+PONG\r\n");
@@ -253,7 +253,7 @@ START_TEST(commands_with_keys_are_refused_as_often_as_told)
 }
 END_TEST
 
-START_TEST(keys_expire_by_its_clock_and_are_told_to_watchers)
+START_TEST(keys_expire_by_its_clock_and_are_reported_to_watchers)
 {
     struct redis_client *listener = redis_model_connect(model, NULL);
     say(listener, "SUBSCRIBE __redis__:invalidate");
@@ -316,7 +316,7 @@ START_TEST(same_seed_and_bytes_give_the_same_run)
 }
 END_TEST
 
-START_TEST(what_a_replica_has_it_has_whatever_it_tells_later)
+START_TEST(a_replica_keeps_what_it_has_whatever_comes_later)
 {
     check_begins(ask("SET a 1"), "+OK");
     uint64_t before = redis_model_offset(model);
@@ -345,11 +345,11 @@ int main(void)
     tcase_add_loop_test(all, states_answer_with_their_error, 0, G_N_ELEMENTS(cases));
     tcase_add_test(all, busy_server_is_freed_by_script_kill);
     tcase_add_test(all, killed_script_has_written_nothing_and_cannot_catch_it);
-    tcase_add_test(all, commands_with_keys_are_refused_as_often_as_told);
-    tcase_add_test(all, keys_expire_by_its_clock_and_are_told_to_watchers);
+    tcase_add_test(all, commands_with_keys_are_refused_as_often_as_requested);
+    tcase_add_test(all, keys_expire_by_its_clock_and_are_reported_to_watchers);
     tcase_add_test(all, who_gives_no_password_is_refused);
     tcase_add_test(all, same_seed_and_bytes_give_the_same_run);
-    tcase_add_test(all, what_a_replica_has_it_has_whatever_it_tells_later);
+    tcase_add_test(all, a_replica_keeps_what_it_has_whatever_comes_later);
     suite_add_tcase(suite, all);
     return check_main(suite);
 }

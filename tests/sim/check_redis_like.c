@@ -1,10 +1,9 @@
 /* check_redis_like: the simulator's Redis server against a real one.
  *
- * Both are told the same, at the same time, and must say the same and keep the same
- * (see twin.h): random commands, in all states that a real server can be put in, and
- * what real mounts say to their server, with the scripts as they are.
+ * Both get the same input at the same time, and must give the same answers and keep the same data (see twin.h): random
+ * commands, in all states of a real server, and what real mounts send, with the real scripts.
  *
- * REDIS_LIKE_COMMANDS tells how many random commands there are (default 20000), CHECK_SEED which.
+ * REDIS_LIKE_COMMANDS is the number of random commands (default 20000), CHECK_SEED selects them.
  */
 #include <check.h>
 #include <errno.h>
@@ -302,7 +301,7 @@ START_TEST(random_commands_are_answered_as_a_real_server_does)
         }
         if (i % 2000 == 0) {
             twin_compare_keys();
-            hosts_patience();
+            hosts_restart_time_limit();
         }
     }
     twin_compare_keys();
@@ -532,7 +531,7 @@ END_TEST
 
 /* --- channels and keys that are watched -------------------------------------------------- */
 
-START_TEST(messages_and_changes_are_told_as_by_a_real_server)
+START_TEST(messages_and_changes_are_sent_as_by_a_real_server)
 {
     struct twin *listener = twin_connect(), *watcher = clients[0], *other = clients[1];
     const GString *id = twin_do(listener, "CLIENT", "ID", NULL);
@@ -704,7 +703,7 @@ static void teardown_relay(void)
 enum { MOUNTS = 3, TICKETS = 16, PARTIES = 4 };
 
 static const char *const names[] = {"a", "b", "d/a", "d/b", "e/f", "{t}x"};
-static struct told *tickets[TICKETS];
+static struct hosts_record *tickets[TICKETS];
 static unsigned open_calls;
 
 static void on_done(void *arg, enum backend_result result)
@@ -725,7 +724,7 @@ static void on_listed(void *arg, enum backend_result result, const struct backen
     open_calls--;
 }
 
-static void take(struct told **slot)
+static void take(struct hosts_record **slot)
 {
     static const enum backend_kind kinds[] = {BACKEND_PROVISIONAL, BACKEND_LEASE, BACKEND_FLOCK, BACKEND_FCNTL};
     struct backend_claim claim = hosts_claim(PICK(kinds), 1000 + dice(20000));
@@ -743,18 +742,18 @@ static void take(struct told **slot)
         claim.wait = true;
         name = dice(2) ? "d/s-" : "s-";
     }
-    *slot = hosts_ask(dice(MOUNTS), name, &claim);
+    *slot = hosts_request(dice(MOUNTS), name, &claim);
     if (claim.kind == BACKEND_FCNTL) { /* the lock owner keeps it */
         (*slot)->renews = false;
         *slot = NULL;
     }
 }
 
-static void change_ticket(struct told **slot)
+static void change_ticket(struct hosts_record **slot)
 {
-    struct told *told = *slot;
-    struct backend_ticket *ticket = told->ticket;
-    struct backend *b = hosts_mount(told->mount);
+    struct hosts_record *record = *slot;
+    struct backend_ticket *ticket = record->ticket;
+    struct backend *b = hosts_mount(record->mount);
     struct backend_claim claim = hosts_claim(dice(2) ? BACKEND_LEASE : BACKEND_FLOCK, 10000);
     struct backend_change what = {.set = BACKEND_SET_CONTENT};
     struct backend_renewal renewal = {.ticket = ticket, .ttl = 5000 + dice(5000), .due = 1000};
@@ -762,20 +761,20 @@ static void change_ticket(struct told **slot)
         *slot = NULL; /* refused, or ended */
         return;
     }
-    if (!told->answered) {
+    if (!record->answered) {
         return;
     }
     switch (dice(6)) {
     case 0:
     case 1:
-        told->ticket = NULL;
+        record->ticket = NULL;
         open_calls++;
         backend_release(b, ticket, on_done, NULL);
         *slot = NULL;
         break;
     case 2:
         if (ticket->held) {
-            claim.user = told;
+            claim.user = record;
             claim.mode = dice(2) ? BACKEND_EXCLUSIVE : BACKEND_SHARED;
             open_calls++;
             backend_convert(b, ticket, &claim, on_done, NULL);
@@ -806,7 +805,7 @@ static void ask_something(void)
     struct backend_directory directory = {.width = 1 + dice(3), .delay = dice(2) ? 0 : 500};
     const char *name = PICK(names);
     claim.lock_owner = 1 + dice(PARTIES);
-    struct told *holder = hosts_of_lock_owner(mount, name, claim.lock_owner);
+    struct hosts_record *holder = hosts_of_lock_owner(mount, name, claim.lock_owner);
     struct backend_ticket *ticket;
     open_calls++;
     switch (dice(10)) {
@@ -911,7 +910,7 @@ static void repeat_call(void)
 
 static void act(void)
 {
-    struct told **slot = &tickets[dice(TICKETS)];
+    struct hosts_record **slot = &tickets[dice(TICKETS)];
     unsigned kind = dice(100);
     if (kind < 2) {
         meddle();
@@ -936,7 +935,7 @@ START_TEST(what_mounts_say_is_answered_as_a_real_server_does)
             hosts_turn();
         }
         if (i % 100 == 0) {
-            hosts_patience(); /* one that is slow is not stuck */
+            hosts_restart_time_limit(); /* one that is slow is not stuck */
         }
         if (twin_commands() / 1000 != compared) {
             compared = twin_commands() / 1000;
@@ -971,19 +970,19 @@ int main(void)
         return 0;
     }
     Suite *suite = suite_create("the model of Redis");
-    TCase *alone = tcase_create("commands"), *mounted = tcase_create("mounts");
-    tcase_add_checked_fixture(alone, setup, teardown);
-    tcase_set_timeout(alone, 3600);
-    tcase_add_test(alone, commands_have_the_flags_of_a_real_server);
-    tcase_add_test(alone, info_has_lines_of_a_real_server);
-    tcase_add_test(alone, random_commands_are_answered_as_a_real_server_does);
-    tcase_add_test(alone, scripts_run_as_in_a_real_server);
-    tcase_add_test(alone, messages_and_changes_are_told_as_by_a_real_server);
-    tcase_add_loop_test(alone, states_refuse_what_a_real_server_refuses, 0, G_N_ELEMENTS(states));
+    TCase *by_itself = tcase_create("commands"), *mounted = tcase_create("mounts");
+    tcase_add_checked_fixture(by_itself, setup, teardown);
+    tcase_set_timeout(by_itself, 3600);
+    tcase_add_test(by_itself, commands_have_the_flags_of_a_real_server);
+    tcase_add_test(by_itself, info_has_lines_of_a_real_server);
+    tcase_add_test(by_itself, random_commands_are_answered_as_a_real_server_does);
+    tcase_add_test(by_itself, scripts_run_as_in_a_real_server);
+    tcase_add_test(by_itself, messages_and_changes_are_sent_as_by_a_real_server);
+    tcase_add_loop_test(by_itself, states_refuse_what_a_real_server_refuses, 0, G_N_ELEMENTS(states));
     tcase_add_checked_fixture(mounted, setup_relay, teardown_relay);
     tcase_set_timeout(mounted, 3600);
     tcase_add_test(mounted, what_mounts_say_is_answered_as_a_real_server_does);
-    suite_add_tcase(suite, alone);
+    suite_add_tcase(suite, by_itself);
     suite_add_tcase(suite, mounted);
     return check_main(suite);
 }

@@ -39,7 +39,6 @@ worlds local 300
 worlds sync 300
 worlds redis 20
 worlds zookeeper 200 0
-sure='signal|status|teller|exclusive|shared|range|width|loss'
 worlds sentinel 30 1
 worlds redlock 40 1
 

@@ -1,4 +1,4 @@
-/* descriptor: the numbers of open files of the simulated daemons; see descriptor.h. */
+/* descriptor: the open files of the simulated daemons; see descriptor.h. */
 #include "tests/sim/descriptor.h"
 
 #include <errno.h>
@@ -95,7 +95,7 @@ void descriptor_close(int fd)
     d->kind = DESCRIPTOR_FREE;
 }
 
-static bool timer_is_due(const struct timer *timer)
+static bool timer_has_expired(const struct timer *timer)
 {
     return timer->due && host_boottime(timer->host) >= timer->due;
 }
@@ -105,7 +105,7 @@ int descriptor_ready(int fd)
     const struct descriptor *d = descriptor_of(fd);
     switch (d ? d->kind : DESCRIPTOR_FREE) {
     case DESCRIPTOR_TIMER:
-        return timer_is_due(d->object) ? EV_READ : 0;
+        return timer_has_expired(d->object) ? EV_READ : 0;
     case DESCRIPTOR_SOCKET:
         return network_ready(d->object);
     case DESCRIPTOR_ZOOKEEPER:
@@ -151,7 +151,7 @@ ssize_t __wrap_read(int fd, void *data, size_t size)
     if (!timer) {
         return __real_read(fd, data, size);
     }
-    if (!timer_is_due(timer)) {
+    if (!timer_has_expired(timer)) {
         errno = EAGAIN;
         return -1;
     }

@@ -1,8 +1,8 @@
-/* descriptor: the numbers of open files of the simulated daemons, and the system calls on them.
+/* descriptor: the open files of the simulated daemons, and the system calls on them.
  *
- * They begin where no real one is, so what the simulator itself has open (its output) is left alone: see sim_wraps in
- * Makefile.am for the calls that come here.  Disks are in disk.h, connections in network.h and zookeeper_model.h,
- * pidfds in process.h.
+ * Their numbers begin above all real ones, so calls on the simulator's own files (its output) go to the system.
+ * sim_wraps in Makefile.am has the calls that come here.  Disks are in disk.h, connections in network.h and
+ * zookeeper_model.h, pidfds in process.h.
  */
 #ifndef TESTS_SIM_DESCRIPTOR_H
 #define TESTS_SIM_DESCRIPTOR_H
@@ -26,7 +26,7 @@ enum descriptor_kind {
     DESCRIPTOR_DIRECTORY,
 };
 
-/* What is behind one is freed by its kind. */
+/* The kind's own code frees `object`. */
 int descriptor_new(enum descriptor_kind kind, void *object);
 /* NULL if it is none of these. */
 void *descriptor_object(int fd, enum descriptor_kind kind);

@@ -1,4 +1,4 @@
-/* disk: what a local store is kept on; see disk.h. */
+/* disk: the disk of a local store; see disk.h. */
 #include "tests/sim/disk.h"
 
 #include <errno.h>

@@ -1,8 +1,7 @@
-/* disk: what a local store is kept on.
+/* disk: the disk of a local store.
  *
- * A disk is a directory of one host, with its files: what the page cache has of each, and what has reached the platter,
- * as of each sync and otherwise by chance.  The death of a daemon loses nothing of the former, that of the host all but
- * the latter.
+ * A disk is a directory of one host with its files.  It has the page cache of each, and what has reached the disk by a
+ * sync or by chance.  When a daemon dies nothing is lost; when the host dies the page cache is.
  */
 #ifndef TESTS_SIM_DISK_H
 #define TESTS_SIM_DISK_H
@@ -25,7 +24,7 @@ void disk_close(struct disk_open *file);
 
 /* --- faults ------------------------------------------------------------------ */
 
-/* Writes that have room fail with `error` from now on: ENOSPC, EIO; 0: no more. */
+/* All further writes that have room fail with `error`: ENOSPC, EIO; 0: none. */
 void disk_fail_writes(struct disk *disk, int error);
 void disk_fail_syncs(struct disk *disk, bool fail);
 /* The next one takes only a part. */
@@ -38,8 +37,8 @@ void disk_double_write(struct disk *disk);
 void disk_cut_at_write(struct disk *disk, unsigned writes);
 /* When what is on the platter was written, the last of it. */
 int64_t disk_written(const struct disk *disk);
-/* The host loses its power.  What was written since the last sync is there in part: from the beginning, or, of a file
- * that was written over or in memory, any of its pages; or none of it.  How many bytes are lost. */
+/* The host loses its power.  Of the writes since the last sync a part remains, or none: the first bytes, or any pages
+ * of a file that was overwritten or written in memory.  Returns how many bytes are lost. */
 size_t disk_lose_power(struct disk *disk);
 /* A bit of the journal is another: of the last bytes, or anywhere. False: there is no journal. */
 bool disk_flip(struct disk *disk, bool last);
@@ -47,7 +46,7 @@ bool disk_flip(struct disk *disk, bool last);
 bool disk_was_damaged(struct disk *disk);
 /* Nobody has a descriptor of it any more. */
 void disk_forget_opens(struct disk *disk);
-/* The journal is moved away, as an administrator does who is told to. */
+/* Moves the journal away, as an administrator does whom a message advises so. */
 void disk_remove(struct disk *disk);
 
 /* How often a fault has struck since the last question. */

@@ -1,6 +1,6 @@
-/* faults: what goes wrong in a world; see faults.h.
+/* faults: the faults of a world; see faults.h.
  *
- * Each is told to the judge as far as a user could know of it.
+ * The judge gets each fault that a user could know of.
  */
 #include "tests/sim/faults.h"
 
@@ -259,7 +259,7 @@ static void fault_disk_has_room(void *arg)
     fault_disk_is_well(arg, JUDGE_FULL);
 }
 
-/* A journal that has failed is failed for good: the daemon must be started anew. */
+/* A journal that has failed is failed for good: the daemon must be restarted. */
 static void fault_disk_mended(void *arg)
 {
     struct mount *mount = arg;
@@ -401,7 +401,7 @@ static void fault_ends_with_failures(void *arg)
     }
 }
 
-/* What is over as it begins, or once some commands have failed. */
+/* Faults that last a moment, or until some commands have failed. */
 static void fault_of_server(const struct act *act, unsigned index)
 {
     struct redis_model *server = network_server();
@@ -549,7 +549,7 @@ static void fault_of_ensemble(const struct act *act, unsigned index)
 /* What a fault of them has done, and is to end. */
 struct fault_nodes {
     enum fault_kind kind;
-    bool struck[NETWORK_NODES]; /* of which none is in another such fault */
+    bool struck[NETWORK_NODES]; /* none of them in another such fault */
     bool side[NETWORK_PLACES];  /* parted from those of the other */
     bool empty;
     bool hurries; /* while a host is cut off, which does not give again what was forgotten */
@@ -671,7 +671,7 @@ static void fault_of_nodes(const struct act *act, unsigned index)
     }
 }
 
-/* What was refused meanwhile is tried again. */
+/* Refused requests are tried again. */
 static void fault_nodes_are_used(void *arg)
 {
     (void)arg;

@@ -1,4 +1,4 @@
-/* faults: what goes wrong in a world. */
+/* faults: the faults of a world. */
 #ifndef TESTS_SIM_FAULTS_H
 #define TESTS_SIM_FAULTS_H
 

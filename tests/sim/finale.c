@@ -1,9 +1,8 @@
-/* finale: what a world of servers ends with; see finale.h.
+/* finale: the last scene of a world with servers; see finale.h.
  *
- * Some mistakes show only where several things come together, which chance seldom brings: a lock is broken while its
- * holder is cut off, and taken by another, before the first gives it back.  So each world with faults ends with such a
- * scene, played by programs of its own on hosts that differ if there are two.  Nothing in it is certain: what a world
- * has done before may be in its way.
+ * Some bugs need several events together, which are rare by chance: a lock is broken while its holder is cut off, and
+ * is taken by another before the first gives it back.  So each world with faults ends with such a scene, played by
+ * programs of its own, on two hosts if there are two.  The world before may prevent it, so its outcome is not fixed.
  */
 #include "tests/sim/finale.h"
 
@@ -101,7 +100,7 @@ static void scene_broken(const struct scene *s)
     scene_strike(s, FAULT_CUT_OFF, scene_soon(), cut);
     scene_break(s, 5 * WORLD_MS);
     scene_take(s, OTHER, 10 * WORLD_MS);
-    if (renews) { /* and the news is lost with the connection */
+    if (renews) { /* and the message is lost with the connection */
         scene_strike(s, FAULT_RESET, cut / 2, 0);
     } else {
         scene_add(s, HOLDER, world_chance(500) ? ACT_FUNLOCK : ACT_CLOSE, WORLD_MS);
@@ -114,7 +113,7 @@ static void scene_broken(const struct scene *s)
     }
 }
 
-/* Who waits has undone a try at servers that were busy; they do that when it holds by another. */
+/* A waiter has undone a try at servers that were busy; they carry that out when it holds by another try. */
 static void scene_undone(const struct scene *s)
 {
     int64_t busy = world_between(100, 400) * WORLD_MS;

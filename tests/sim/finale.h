@@ -1,4 +1,4 @@
-/* finale: what a world of servers ends with. */
+/* finale: the last scene of a world with servers. */
 #ifndef TESTS_SIM_FINALE_H
 #define TESTS_SIM_FINALE_H
 

@@ -39,9 +39,9 @@ static const char *const rule_names[JUDGE_RULES] = {
     [JUDGE_INTERRUPT] = "interrupt",
     [JUDGE_KEPT] = "kept",
     [JUDGE_LOSS] = "loss",
-    [JUDGE_TOLD] = "told",
+    [JUDGE_REPORT] = "report",
     [JUDGE_LEFT] = "left",
-    [JUDGE_TELLER] = "teller",
+    [JUDGE_SIMULATOR] = "simulator",
 };
 
 const char *judge_rule_name(enum judge_rule rule)
@@ -153,8 +153,8 @@ void judge_watch_late(struct judge *judge, const struct name *name, struct watch
 {
     bool late = watch->due != JUDGE_NEVER && judge->now > watch->due + judge->options.settle &&
                 mount_calm(judge, watch->mount, watch->since);
-    if (watch->due != JUDGE_NEVER && judge_rule(judge, JUDGE_TOLD, late)) {
-        judge_break(judge, JUDGE_TOLD, name, "process %u was not told of the end before %.6f", watch->process->id,
+    if (watch->due != JUDGE_NEVER && judge_rule(judge, JUDGE_REPORT, late)) {
+        judge_break(judge, JUDGE_REPORT, name, "process %u was not told of the end before %.6f", watch->process->id,
                     (double)watch->due / JUDGE_SECOND);
     }
     watch->due = JUDGE_NEVER;
@@ -168,7 +168,7 @@ void judge_event(struct judge *judge, int64_t when, enum judge_event event, uint
     struct name *name = handle ? handle->name : judge_name(judge, path ? path : "");
     judge->now = when;
     if (!process) {
-        judge_break(judge, JUDGE_TELLER, name, "process %u, which is told of an event, is nobody", id);
+        judge_break(judge, JUDGE_SIMULATOR, name, "process %u, which is told of an event, is nobody", id);
         return;
     }
     name_prune(judge, name);
@@ -182,7 +182,7 @@ void judge_event(struct judge *judge, int64_t when, enum judge_event event, uint
         struct watch *watch = name->watches->pdata[i];
         if (watch->process == process && watch->handle == handle && event != JUDGE_PRIORITY) {
             judge_watch_late(judge, name, watch);
-            watch->since = event == JUDGE_DELETED ? -1 : watch->since; /* the file that it watched is no more */
+            watch->since = event == JUDGE_DELETED ? -1 : watch->since; /* the file that it watched is gone */
         }
     }
     unsigned several = 0;

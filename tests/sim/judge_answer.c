@@ -27,7 +27,7 @@ int64_t judge_duration(const char *text, size_t size)
 }
 
 /* Was it given something else since? */
-static bool call_is_given_anew(const struct handle *handle, int64_t since)
+static bool call_got_another(const struct handle *handle, int64_t since)
 {
     for (guint i = 0; i < handle->name->holds->len; i++) {
         const struct hold *hold = handle->name->holds->pdata[i];
@@ -51,96 +51,98 @@ static void call_spends(const struct hold *hold, enum judge_operation operation)
 
 static void call_ended(struct judge *judge, struct call *call, enum outcome outcome, int error)
 {
-    const struct judge_call *asked = &call->call;
-    bool converts = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK;
-    bool term = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.ttl") == 0;
-    bool breaks = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.break") == 0;
-    bool releases = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.release") == 0;
+    const struct judge_call *request = &call->call;
+    bool converts = request->operation == JUDGE_FLOCK || request->operation == JUDGE_SETLK;
+    bool term = request->operation == JUDGE_SETXATTR && strcmp(request->target, "user.lease.ttl") == 0;
+    bool breaks = request->operation == JUDGE_SETXATTR && strcmp(request->target, "user.lease.break") == 0;
+    bool releases = request->operation == JUDGE_SETXATTR && strcmp(request->target, "user.lease.release") == 0;
     /* A conversion that is refused or interrupted leaves the lock as it was. */
-    bool kept = converts && error == EINTR && mount_calm(judge, asked->mount, asked->when);
+    bool kept = converts && error == EINTR && mount_calm(judge, request->mount, request->when);
     guint targets = 0;
     for (guint i = 0; i < call->ending->len; i++) {
         const struct hold *hold = call->ending->pdata[i];
-        targets += hold->name == call->name && hold->may_begin < asked->when;
+        targets += hold->name == call->name && hold->may_begin < request->when;
     }
     for (guint i = 0; i < call->ending->len; i++) {
         struct hold *hold = call->ending->pdata[i];
-        bool certainly = converts || asked->operation == JUDGE_FUNLOCK || asked->operation == JUDGE_UNLCK ||
-                         asked->operation == JUDGE_CLOSE || targets == 1 || hold->name != call->name || breaks;
-        certainly = certainly && hold->may_begin < asked->when;
-        if (term || (converts && outcome == REFUSED && hold->may_begin >= asked->when)) {
+        bool certainly = converts || request->operation == JUDGE_FUNLOCK || request->operation == JUDGE_UNLCK ||
+                         request->operation == JUDGE_CLOSE || targets == 1 || hold->name != call->name || breaks;
+        certainly = certainly && hold->may_begin < request->when;
+        if (term || (converts && outcome == REFUSED && hold->may_begin >= request->when)) {
             continue;
         }
         hold->broken = hold->broken || (breaks && outcome != REFUSED); /* perhaps, and then by that its delay begins */
         if (breaks && outcome != REFUSED && hold->may_end < judge->now) {
             hold->name->missed = judge->now;
         }
-        if (breaks && (hold->begun == JUDGE_NEVER || hold->begun > asked->when)) {
+        if (breaks && (hold->begun == JUDGE_NEVER || hold->begun > request->when)) {
             if (outcome == DONE) {
-                call_spends(hold, asked->operation);
+                call_spends(hold, request->operation);
             }
             continue;
         }
-        for (guint k = 0; asked->operation == JUDGE_RENAME && hold->name == call->name && k < hold->name->watches->len;
+        for (guint k = 0;
+             request->operation == JUDGE_RENAME && hold->name == call->name && k < hold->name->watches->len;
              k++) { /* inotify watches the file, which has another name now */
             ((struct watch *)hold->name->watches->pdata[k])->since = -1;
         }
-        if (outcome != REFUSED && (breaks || releases) && hold->claim.mount != asked->mount) {
+        if (outcome != REFUSED && (breaks || releases) && hold->claim.mount != request->mount) {
             hold->name->elsewhere[hold->claim.mount] = judge->now;
         }
         if (outcome == DONE && breaks) {
-            judge_hold_tell(judge, hold);
+            judge_hold_expect_report(judge, hold);
             hold->broken = true;
             hold->name->broken = judge->now;
-            bool decided = !hold->closed || hold->begun + judge->options.settle < asked->when;
-            if (hold->may_end >= judge->now && hold->ended >= judge->now && !hold->doubt && !hold->pending && decided &&
-                (hold->claim.kind == KIND_LEASE || hold->claim.kind == KIND_FLOCK)) {
-                name_begin_delay(judge, hold->name, asked->when);
+            bool decided = !hold->closed || hold->begun + judge->options.settle < request->when;
+            if (hold->may_end >= judge->now && hold->ended >= judge->now && !hold->uncertain && !hold->pending &&
+                decided && (hold->claim.kind == KIND_LEASE || hold->claim.kind == KIND_FLOCK)) {
+                name_begin_delay(judge, hold->name, request->when);
                 if (targets == 1) {
-                    name_begin_guard(judge, hold, asked->when);
+                    name_begin_guard(judge, hold, request->when);
                 }
-                if (hold->claim.handle && !call_is_given_anew(hold->claim.handle, asked->when)) {
-                    /* other mounts are told a moment later, or, of Redlock, ask when they renew it */
+                if (hold->claim.handle && !call_got_another(hold->claim.handle, request->when)) {
+                    /* other mounts get the event a moment later or, on redlock, notice it when they renew */
                     const struct judge_options *o = &judge->options;
                     bool late = o->unfair && judge->mounts[hold->claim.mount].since[JUDGE_LATE] != JUDGE_NEVER;
                     hold->claim.handle->lost = judge->now + (!o->remote ? 0 : late ? o->ttl + o->margin : o->settle);
                 }
             }
         }
-        if (outcome == DONE && (converts || asked->operation == JUDGE_FUNLOCK) &&
-            (hold->may_begin >= asked->when || judge_hold_is_asked_for(hold))) {
-            hold->may_end = MIN(hold->may_end, asked->when); /* two locked one file: which came first? */
+        if (outcome == DONE && (converts || request->operation == JUDGE_FUNLOCK) &&
+            (hold->may_begin >= request->when || judge_hold_is_requested(hold))) {
+            hold->may_end = MIN(hold->may_end, request->when); /* two locked one file: which came first? */
         } else if (outcome == DONE && converts && call->attempt) {
-            bool sure = hold->may_end >= asked->when || call->attempt->origin == call->attempt->serial;
-            call->attempt->origin = hold->begun == JUDGE_NEVER || !sure ? call->attempt->origin : hold->origin;
+            bool whole = hold->may_end >= request->when || call->attempt->origin == call->attempt->serial;
+            call->attempt->origin = hold->begun == JUDGE_NEVER || !whole ? call->attempt->origin : hold->origin;
             call->attempt->converted = true;
             /* of what was asked for in vain, or is being taken by another call, the end is written, but not waited for
              */
             bool waited = hold->begun != JUDGE_NEVER && !hold->pending;
             int64_t written = !waited && judge->options.keeps ? judge->options.settle : 0;
-            judge_hold_end(judge, hold, asked->when, judge->now + written, true);
-        } else if (outcome == DONE || (asked->operation == JUDGE_CLOSE && outcome == REFUSED && !call->unasked)) {
-            bool once = mount_calm(judge, asked->mount, asked->when); /* else it may be asked for twice */
-            bool told = !judge->options.belief || hold->claim.mount == asked->mount; /* else only that it has gone */
-            if (releases && once && told && !hold->name->guard && certainly && hold->claim.handle &&
-                name_only(judge, call->name, asked->when) == hold) {
+            judge_hold_end(judge, hold, request->when, judge->now + written, true);
+        } else if (outcome == DONE || (request->operation == JUDGE_CLOSE && outcome == REFUSED && !call->daemon_gone)) {
+            bool once = mount_calm(judge, request->mount, request->when); /* else it may be asked for twice */
+            bool here =
+                !judge->options.validity || hold->claim.mount == request->mount; /* else only that it has gone */
+            if (releases && once && here && !hold->name->guard && certainly && hold->claim.handle &&
+                name_only(judge, call->name, request->when) == hold) {
                 hold->claim.handle->released = judge->now;
             }
             int64_t guard = breaks || releases ? name_guard(judge, hold->name) : 0;
-            judge_hold_end(judge, hold, asked->when, certainly ? judge->now + guard : JUDGE_NEVER, true);
-            call_spends(hold, asked->operation);
+            judge_hold_end(judge, hold, request->when, certainly ? judge->now + guard : JUDGE_NEVER, true);
+            call_spends(hold, request->operation);
         } else if (outcome == UNKNOWN && !kept) {
-            hold->may_end = MIN(hold->may_end, asked->when);
+            hold->may_end = MIN(hold->may_end, request->when);
             /* perhaps: a close that is interrupted does */
-            hold->released = hold->released || converts || asked->operation == JUDGE_CLOSE;
+            hold->released = hold->released || converts || request->operation == JUDGE_CLOSE;
         }
     }
     g_ptr_array_set_size(call->ending, 0);
-    bool takes = breaks || asked->operation == JUDGE_UNLINK;
+    bool takes = breaks || request->operation == JUDGE_UNLINK;
     for (guint i = 0; takes && outcome != REFUSED && i < call->name->holds->len; i++) {
         struct hold *hold = call->name->holds->pdata[i];
-        if (breaks || judge_hold_may_end(judge, hold, call->process, asked->mount)) {
-            hold->may_end = MIN(hold->may_end, asked->when); /* what was got meanwhile may have been taken, or not */
+        if (breaks || judge_hold_may_end(judge, hold, call->process, request->mount)) {
+            hold->may_end = MIN(hold->may_end, request->when); /* what was got meanwhile may have been taken, or not */
         }
     }
 }
@@ -166,14 +168,14 @@ struct hold *call_renews(const struct judge *judge, const struct call *call)
 
 static void call_write(struct call *call, struct hold *hold)
 {
-    const struct judge_call *asked = &call->call;
-    if (hold->content && asked->start >= 0 && asked->start + (int64_t)asked->size <= JUDGE_CONTENT_MAX) {
-        guint end = (guint)asked->start + (guint)asked->size, had = hold->content->len;
+    const struct judge_call *request = &call->call;
+    if (hold->content && request->start >= 0 && request->start + (int64_t)request->size <= JUDGE_CONTENT_MAX) {
+        guint end = (guint)request->start + (guint)request->size, had = hold->content->len;
         if (end > had) {
             g_byte_array_set_size(hold->content, end);
             memset(hold->content->data + had, 0, end - had);
         }
-        memcpy(hold->content->data + asked->start, asked->value, asked->size);
+        memcpy(hold->content->data + request->start, request->value, request->size);
     } else if (hold->content) {
         g_byte_array_unref(g_steal_pointer(&hold->content));
     }
@@ -220,7 +222,8 @@ static void call_decides(struct judge *judge, struct call *call)
         struct hold *hold = call->name->holds->pdata[i];
         if (hold->claim.kind == KIND_PROVISIONAL && hold->claim.handle == call->handle) {
             judge_hold_end(judge, hold, judge->now, judge->now, true);
-            call->attempt->doubt = call->attempt->doubt || (call->call.operation == JUDGE_CLOSE && hold->doubt);
+            call->attempt->uncertain =
+                call->attempt->uncertain || (call->call.operation == JUDGE_CLOSE && hold->uncertain);
         }
     }
 }
@@ -231,12 +234,12 @@ static bool call_is_by_another(const struct call *call)
     bool other = false;
     for (guint i = 0; call->call.operation == JUDGE_TIMES && i < call->name->handles->len; i++) {
         const struct handle *handle = call->name->handles->pdata[i];
-        other = other || (handle->opener == call->process && (handle->asked || handle->spent));
+        other = other || (handle->opener == call->process && (handle->locked || handle->spent));
     }
     return other;
 }
 
-/* What has the lock has the name, too. */
+/* A file with the lock has the name, too. */
 static void call_gets_name(const struct judge *judge, const struct call *call)
 {
     struct name *name = call->attempt->name;
@@ -290,7 +293,7 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
             return;
         }
         if (own || judge_call_is_late(judge, call, call->name) || !call->handle || call_is_by_another(call) ||
-            call->handle->spent || call->handle->had || call->handle->asked || call->handle->opener != call->process) {
+            call->handle->spent || call->handle->had || call->handle->locked || call->handle->opener != call->process) {
             hold->may_end = answer->when; /* perhaps it has only renewed another */
             hold->begun = answer->when;
             hold->origin = own ? own->origin : hold->origin;
@@ -312,7 +315,7 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
         if (call->handle->flocked_by &&
             call->handle->flocked >= call->call.when) { /* two at once through one file: either may be the last */
             g_ptr_array_add(hold->owners, call->handle->flocked_by);
-            hold->doubt = true;
+            hold->uncertain = true;
         }
         call->handle->flocked = answer->when;
         call->handle->flocked_by = call->process;
@@ -335,7 +338,8 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
     hold->closed = operation == JUDGE_CLOSE;
     hold->decided = operation == JUDGE_CLOSE || operation == JUDGE_WRITE || operation == JUDGE_TIMES;
     bool stopped = mount_troubled(judge, call->call.mount) || judge->mounts[call->call.mount].calm >= call->call.when;
-    hold->doubt = hold->doubt || (operation == JUDGE_CLOSE && stopped); /* behind which it is released too late */
+    hold->uncertain =
+        hold->uncertain || (operation == JUDGE_CLOSE && stopped); /* behind which it is released too late */
     call_decides(judge, call);
     judge_hold_begin(judge, hold, answer->when);
     call_gets_name(judge, call);
@@ -403,7 +407,7 @@ static void call_check_break(struct judge *judge, const struct call *call)
         bool others = hold->claim.process->uid != call->process->uid &&
                       (!handle || handle->opener->uid != call->process->uid) && hold->begun != JUDGE_NEVER &&
                       hold->begun <= call->call.when && hold->may_end >= judge->now && hold->ended >= judge->now &&
-                      judge->now < judge_hold_assured(judge, hold) && !hold->doubt && !hold->pending;
+                      judge->now < judge_hold_assured(judge, hold) && !hold->uncertain && !hold->pending;
         if (judge_rule(judge, JUDGE_BREAK_RIGHT, others)) {
             judge_break(judge, JUDGE_BREAK_RIGHT, call->name, "uid %u broke a lock of uid %u", call->process->uid,
                         hold->claim.process->uid);
@@ -415,7 +419,7 @@ static void call_check_refusal(struct judge *judge, const struct call *call, con
 {
     const struct hold *only = name_only(judge, name, call->call.when);
     bool must = only && only->begun <= call->call.when && only->may_end > judge->now && !call->changed &&
-                !only->pending && !only->doubt && judge->now < judge_hold_assured(judge, only) &&
+                !only->pending && !only->uncertain && judge->now < judge_hold_assured(judge, only) &&
                 judge_hold_must_end(judge, only, call->process, call->call.mount) &&
                 (call->call.operation != JUDGE_RENAME || only->claim.kind == KIND_LEASE); /* only leases are moved */
     if (judge_rule(judge, JUDGE_OWNER_REFUSED, must && only->claim.kind != KIND_TICKET)) {
@@ -446,11 +450,11 @@ static void call_check_token(struct judge *judge, const struct call *call, bool 
 
 static void call_set_attribute(struct judge *judge, struct call *call, enum outcome outcome)
 {
-    const struct judge_call *asked = &call->call;
+    const struct judge_call *request = &call->call;
     struct name *name = call->name;
-    const char *what = asked->target;
-    int64_t duration = judge_duration(asked->value, asked->size);
-    g_autofree char *text = g_strndup(asked->value ? asked->value : "", asked->size);
+    const char *what = request->target;
+    int64_t duration = judge_duration(request->value, request->size);
+    g_autofree char *text = g_strndup(request->value ? request->value : "", request->size);
     if (strcmp(what, "user.lease.check") == 0 || strcmp(what, "user.lease.release") == 0) {
         if (outcome == DONE) {
             call_check_token(judge, call, true);
@@ -477,11 +481,11 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
             name->delay_since = outcome == DONE ? judge->now : JUDGE_NEVER;
         }
     } else if (strcmp(what, "user.lease.guard") == 0) {
-        struct hold *only = outcome == DONE ? name_only(judge, name, asked->when) : NULL;
+        struct hold *only = outcome == DONE ? name_only(judge, name, request->when) : NULL;
         if (outcome == DONE) {
             call_check_right(judge, call, name, JUDGE_CHANGE_RIGHT);
         }
-        if (only && only->begun <= asked->when) {
+        if (only && only->begun <= request->when) {
             only->guard = duration;
         }
     } else if (strcmp(what, "user.lease.ttl") == 0) {
@@ -494,10 +498,10 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
                 strcmp(text, "auto") == 0 || hold->claim.kind == KIND_FLOCK || hold->claim.kind == KIND_RECORD;
             hold->reason = MAX(hold->reason, judge->now); /* it is renewed by that, also where its owner has ended */
             if (outcome == UNKNOWN) {                     /* it has the one term or the other */
-                hold->may_end = MIN(hold->may_end, asked->when);
+                hold->may_end = MIN(hold->may_end, request->when);
                 hold->ttl = MAX(hold->ttl, duration);
                 int64_t ended = automatic ? JUDGE_NEVER : judge->now + duration + judge->options.margin;
-                hold->ended = hold->ended < asked->when ? hold->ended : MAX(hold->ended, ended);
+                hold->ended = hold->ended < request->when ? hold->ended : MAX(hold->ended, ended);
                 continue;
             }
             bool was_fixed = hold->fixed;
@@ -505,7 +509,7 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
             hold->ttl = strcmp(text, "auto") == 0 ? hold->ttl : duration;
             hold->may_end = automatic || hold->may_end <= judge->now
                                 ? hold->may_end
-                                : asked->when + duration - duration / 50 - 2 * JUDGE_MS;
+                                : request->when + duration - duration / 50 - 2 * JUDGE_MS;
             hold->ended = automatic && !hold->fixed ? hold->ended : judge->now + duration + judge->options.margin;
             if (automatic && was_fixed && hold->begun != JUDGE_NEVER && outcome == DONE && hold->owner &&
                 !hold->released && strcmp(text, "auto") == 0) {
@@ -527,7 +531,7 @@ static int64_t call_free_since(const struct judge *judge, const struct call *cal
     int64_t since = MAX(call->call.when, call->blocked_until), before = 0;
     for (guint i = 0; i < name->holds->len; i++) {
         const struct hold *other = name->holds->pdata[i];
-        int64_t over = judge_hold_over(judge, other);
+        int64_t over = judge_hold_end_at_latest(judge, other);
         if (ticket) {
             before += other != ticket && over >= judge->now && !(other->may_begin > ticket->begun);
             since = over < judge->now ? MAX(since, over) : since;
@@ -581,14 +585,14 @@ void call_check_time(struct judge *judge, const struct call *call, const struct 
     if (answer->error == EINTR || signalled) {
         call->name->interrupted = answer->when;
         /* what waits for nothing but servers that do not answer is not cut short */
-        int64_t most = judge->options.moves && !call->waits ? JUDGE_PATIENCE : 2 * settle;
+        int64_t most = judge->options.moves && !call->waits ? JUDGE_WAIT_MAX : 2 * settle;
         bool late = signalled && calm && answer->when - call->signalled > most;
         if (judge_rule(judge, JUDGE_INTERRUPT, (answer->error == EINTR && !signalled) || late)) {
             judge_break(judge, JUDGE_INTERRUPT, call->name, "process %u: %s", call->process->id,
                         late ? "a signal did not end the call" : "EINTR, and no signal");
         }
     }
-    if (judge_rule(judge, JUDGE_UNANSWERED, !call->waits && calm && answer->when - when > JUDGE_PATIENCE + settle)) {
+    if (judge_rule(judge, JUDGE_UNANSWERED, !call->waits && calm && answer->when - when > JUDGE_WAIT_MAX + settle)) {
         judge_break(judge, JUDGE_UNANSWERED, call->name, "process %u had no answer for %.3f s", call->process->id,
                     (double)(answer->when - when) / JUDGE_SECOND);
     }
@@ -602,12 +606,12 @@ static void call_check_open(struct judge *judge, const struct call *call)
                  (!judge->options.moves || judge_calm(judge, call->call.when));
     for (guint i = 0; plain && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
-        bool before = hold->decided && hold->steady > hold->begun; /* its daemon has begun anew since */
+        bool before = hold->decided && hold->steady > hold->begun; /* its daemon was restarted since */
         bool must = hold->claim.kind == KIND_LEASE && judge_hold_certain(judge, hold, call->call.when) &&
                     judge->now < hold->may_begin + JUDGE_SECOND - JUDGE_CLOCKS && !hold->moved && !hold->ageless &&
                     ((hold->claim.mount == call->call.mount && !before) ||
                      (!hold->decided && mount_calm(judge, call->call.mount, hold->may_begin))) &&
-                    (!judge->options.belief || judge_calm(judge, hold->may_begin)) && /* a server's clock tells */
+                    (!judge->options.validity || judge_calm(judge, hold->may_begin)) && /* a server's clock tells */
                     judge_hold_excludes(hold, &call->attempt->claim, true) && hold->claim.process != call->process;
         if (judge_rule(judge, JUDGE_FIRST_TIME, must && !hold->name->foreign)) { /* perhaps an old one is back */
             judge_break(judge, JUDGE_FIRST_TIME, call->name, "process %u opened a lease that began at %.6f",
@@ -703,7 +707,7 @@ static void call_changed_mode(struct judge *judge, const struct call *call)
     }
 }
 
-/* Who owns what is moved, until when it is renewed, and a fixed term stay. */
+/* A rename keeps the owner, the last renewal and a fixed term. */
 static void call_moves(struct judge *judge, struct call *call)
 {
     int64_t may_end = JUDGE_NEVER, ended = 0;
@@ -715,8 +719,8 @@ static void call_moves(struct judge *judge, struct call *call)
             continue;
         }
         begun = begun || hold->begun != JUDGE_NEVER;
-        call->owned = call->owned && hold->owner == call->process && !hold->doubt;
-        call->attempt->sure = MIN(call->attempt->sure, hold->sure);
+        call->owned = call->owned && hold->owner == call->process && !hold->uncertain;
+        call->attempt->renewed = MIN(call->attempt->renewed, hold->renewed);
         call->attempt->fixed = call->attempt->fixed || hold->fixed;
         call->attempt->deadline = MAX(call->attempt->deadline, hold->deadline);
         call->attempt->ttl = hold->fixed ? MAX(call->attempt->ttl, hold->ttl) : call->attempt->ttl;
@@ -735,7 +739,7 @@ static void call_moves(struct judge *judge, struct call *call)
     }
 }
 
-/* What was done, by whom; before the holds change. */
+/* Checks the caller's right, before the holds change. */
 static bool call_check_done(struct judge *judge, struct call *call)
 {
     switch (call->call.operation) {
@@ -787,7 +791,7 @@ static bool call_has_own(const struct judge *judge, const struct call *call)
 
 /* Does the daemon know through which file it was refused?  The kernel does not say through which times are set, so it
  * is one that the caller opened itself. */
-static bool call_tells_handle(const struct call *call)
+static bool call_names_handle(const struct call *call)
 {
     return call->call.operation != JUDGE_TIMES || call->handle->opener == call->process;
 }
@@ -801,8 +805,8 @@ static void call_refused(struct judge *judge, struct call *call, int error)
         bool opened = operation == JUDGE_RENAME; /* by others, what had the name before, too: the lease stays */
         bool inherited = call->handle && call->handle->opener != call->process && operation != JUDGE_FLOCK &&
                          operation != JUDGE_SETLK; /* by it only the owner acquires, and changes times */
-        bool again = operation == JUDGE_CLOSE && (call->handle->refused || call->handle->told_no); /* as before */
-        if (call->handle && error == EBUSY && call_tells_handle(call)) {
+        bool again = operation == JUDGE_CLOSE && (call->handle->refused || call->handle->maybe_refused); /* as before */
+        if (call->handle && error == EBUSY && call_names_handle(call)) {
             call->handle->refused = true;
         }
         if (operation == JUDGE_MKDIR || queue || opened || again || inherited ||
@@ -812,19 +816,20 @@ static void call_refused(struct judge *judge, struct call *call, int error)
         look_present(judge, name, call, call->attempt ? &call->attempt->claim : NULL);
         for (guint i = 0; operation == JUDGE_TIMES && i < name->handles->len; i++) {
             struct handle *handle = name->handles->pdata[i];
-            handle->told_no = handle->told_no || handle->opener == call->process; /* if it is of the same file */
+            handle->maybe_refused =
+                handle->maybe_refused || handle->opener == call->process; /* if it is of the same file */
         }
     } else if (error == EPERM && (operation == JUDGE_UNLINK || operation == JUDGE_CHMOD || operation == JUDGE_RENAME)) {
         call_check_refusal(judge, call, call->name);
     } else if (error == ESTALE && operation == JUDGE_SETXATTR) {
         call_check_token(judge, call, false);
-    } else if (error == ESTALE && call->handle && call_tells_handle(call)) {
+    } else if (error == ESTALE && call->handle && call_names_handle(call)) {
         call->handle->refused = true;
     } else if (error == EFBIG && call->handle) {
         call->handle->too_large = true;
         call->handle->refused = call->handle->refused || !call_has_own(judge, call);
     } else if (error == EBADF && call->handle && operation == JUDGE_SETLK) { /* the kernel has not asked */
-        call->handle->asked = call->asked_before;
+        call->handle->locked = call->locked_before;
     } else if (error == EDEADLK) {
         const struct hold *ticket = call->handle->ticket;
         bool circle = waits_lead(judge, call, call, false, NULL, CYCLE_MAX) || call->changed ||
@@ -838,7 +843,7 @@ static void call_refused(struct judge *judge, struct call *call, int error)
 }
 
 /* Its turn in the queue has come. */
-static void call_got_turn(struct judge *judge, struct call *call)
+static void call_got_ticket(struct judge *judge, struct call *call)
 {
     struct hold *ticket = call->handle->ticket;
     ticket->holding = true;
@@ -848,7 +853,7 @@ static void call_got_turn(struct judge *judge, struct call *call)
     ticket->begun = begun;
 }
 
-/* What is open on the mount goes with the file; but what is of one that had the name before has it again. */
+/* Open files of the mount move with the name; but the file that had the name before has it again. */
 static void call_moved(struct judge *judge, const struct call *call)
 {
     GPtrArray *handles = call->name->handles;
@@ -1012,7 +1017,7 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
     } else if (call->attempt) {
         call_got_nothing(judge, call, answer, begins ? outcome : REFUSED);
     } else if (turn && outcome == DONE) {
-        call_got_turn(judge, call);
+        call_got_ticket(judge, call);
     }
 }
 
@@ -1020,9 +1025,10 @@ void judge_answer(struct judge *judge, const struct judge_answer *answer)
 {
     struct call *call = g_hash_table_lookup(judge->calls, &answer->id);
     judge->now = answer->when;
-    judge_rule(judge, JUDGE_TELLER, false);
+    judge_rule(judge, JUDGE_SIMULATOR, false);
     if (!call || answer->when < call->call.when) {
-        judge_break(judge, JUDGE_TELLER, NULL, "an answer to call %" G_GUINT64_FORMAT ", which is not on", answer->id);
+        judge_break(judge, JUDGE_SIMULATOR, NULL, "an answer to call %" G_GUINT64_FORMAT ", which is not on",
+                    answer->id);
         return;
     }
     name_prune(judge, call->name);
@@ -1040,7 +1046,7 @@ void judge_answer(struct judge *judge, const struct judge_answer *answer)
         look_errno(judge, call, answer);
         look_answered(judge, call, answer);
     }
-    call->unasked = answer->error == ENOTCONN;
+    call->daemon_gone = answer->error == ENOTCONN;
     call_finish(judge, call, answer, call_outcome(answer->error));
     wait_ended(judge, call);
     if (call->name != call->target) {

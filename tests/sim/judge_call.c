@@ -13,18 +13,18 @@ static bool name_is_sequence(const char *path)
 
 static struct claim call_claim(const struct call *call, enum kind kind)
 {
-    const struct judge_call *asked = &call->call;
-    bool record = asked->operation == JUDGE_SETLK;
+    const struct judge_call *request = &call->call;
+    bool record = request->operation == JUDGE_SETLK;
     return (struct claim){.kind = kind,
-                          .shared = asked->flags & JUDGE_SHARE,
-                          .ofd = asked->flags & JUDGE_OFD,
-                          .creates = asked->operation == JUDGE_SYMLINK || asked->operation == JUDGE_LINK ||
-                                     (asked->operation == JUDGE_OPEN && asked->flags & JUDGE_EXCL),
-                          .start = record ? asked->start : 0,
-                          .end = record ? asked->end : JUDGE_BYTES_MAX,
+                          .shared = request->flags & JUDGE_SHARE,
+                          .ofd = request->flags & JUDGE_OFD,
+                          .creates = request->operation == JUDGE_SYMLINK || request->operation == JUDGE_LINK ||
+                                     (request->operation == JUDGE_OPEN && request->flags & JUDGE_EXCL),
+                          .start = record ? request->start : 0,
+                          .end = record ? request->end : JUDGE_BYTES_MAX,
                           .handle = call->handle,
                           .process = call->process,
-                          .mount = asked->mount};
+                          .mount = request->mount};
 }
 
 static void call_may_end(struct call *call, struct hold *hold)
@@ -34,10 +34,10 @@ static void call_may_end(struct call *call, struct hold *hold)
 }
 
 /* Whosever it is. */
-static bool call_takes_away(const struct judge_call *asked)
+static bool call_takes_away(const struct judge_call *request)
 {
-    return asked->operation == JUDGE_SETXATTR &&
-           (strcmp(asked->target, "user.lease.break") == 0 || strcmp(asked->target, "user.lease.release") == 0);
+    return request->operation == JUDGE_SETXATTR &&
+           (strcmp(request->target, "user.lease.break") == 0 || strcmp(request->target, "user.lease.release") == 0);
 }
 
 static bool call_is_own_record(const struct call *call, const struct hold *hold, bool ofd)
@@ -63,12 +63,12 @@ static void call_attempts(struct judge *judge, struct call *call, struct name *n
 static bool call_close_acquires(const struct call *call)
 {
     const struct handle *handle = call->handle;
-    return handle->flags & JUDGE_WRITES && handle->opener == call->process && !handle->asked && !handle->refused &&
+    return handle->flags & JUDGE_WRITES && handle->opener == call->process && !handle->locked && !handle->refused &&
            !handle->ticket;
 }
 
 /* Has the process opened the name for writing, or not decided yet what that was for? */
-static bool call_may_decide(const struct call *call)
+static bool call_may_make_lease(const struct call *call)
 {
     for (guint i = 0; i < call->name->handles->len; i++) {
         const struct handle *handle = call->name->handles->pdata[i];
@@ -87,20 +87,20 @@ static bool call_may_decide(const struct call *call)
 
 static void call_begin_attempt(struct judge *judge, struct call *call)
 {
-    const struct judge_call *asked = &call->call;
+    const struct judge_call *request = &call->call;
     bool ticket = call->handle && call->handle->ticket;
-    switch (asked->operation) {
+    switch (request->operation) {
     case JUDGE_OPEN:
-        if (asked->flags & JUDGE_CREATE && name_is_sequence(asked->name)) {
+        if (request->flags & JUDGE_CREATE && name_is_sequence(request->name)) {
             call_attempts(judge, call, judge_parent(judge, call->name), KIND_TICKET);
-        } else if (asked->flags & JUDGE_EXCL && asked->flags & JUDGE_CREATE) {
+        } else if (request->flags & JUDGE_EXCL && request->flags & JUDGE_CREATE) {
             call_attempts(judge, call, call->name, KIND_LEASE);
-        } else if (asked->flags & JUDGE_WRITES) {
+        } else if (request->flags & JUDGE_WRITES) {
             call_attempts(judge, call, call->name, KIND_PROVISIONAL);
         }
         break;
     case JUDGE_SYMLINK:
-        if (name_is_sequence(asked->name)) {
+        if (name_is_sequence(request->name)) {
             call_attempts(judge, call, judge_parent(judge, call->name), KIND_TICKET); /* its name is not told */
             break;
         }
@@ -112,12 +112,12 @@ static void call_begin_attempt(struct judge *judge, struct call *call)
         break;
     case JUDGE_WRITE:
     case JUDGE_TIMES:
-        if (!ticket && ((call->handle && call->handle->flags & JUDGE_WRITES) || call_may_decide(call))) {
+        if (!ticket && ((call->handle && call->handle->flags & JUDGE_WRITES) || call_may_make_lease(call))) {
             call_attempts(judge, call, call->name, KIND_LEASE);
         }
         break;
     case JUDGE_TRUNCATE:
-        if (call->handle && !ticket && asked->start > 0 && call->handle->flags & JUDGE_WRITES) {
+        if (call->handle && !ticket && request->start > 0 && call->handle->flags & JUDGE_WRITES) {
             call_attempts(judge, call, call->name, KIND_LEASE);
         }
         break;
@@ -158,8 +158,8 @@ static void call_split(struct judge *judge, const struct call *call, struct hold
             rest->broken = hold->broken;
             rest->converted = hold->converted;
             rest->steady = hold->steady;
-            rest->sure = hold->sure;
-            rest->doubt = hold->doubt;
+            rest->renewed = hold->renewed;
+            rest->uncertain = hold->uncertain;
             rest->timeless = hold->timeless;
             rest->origin = hold->origin;
             rest->survivor = hold->survivor;
@@ -177,7 +177,7 @@ static void call_split(struct judge *judge, const struct call *call, struct hold
 }
 
 /* Does a lock that the call takes turn the hold into another? */
-static bool call_turns(const struct call *call, const struct hold *hold)
+static bool call_converts(const struct call *call, const struct hold *hold)
 {
     if (hold->claim.kind != KIND_LEASE && hold->claim.kind != KIND_PROVISIONAL) {
         return false;
@@ -195,25 +195,25 @@ static bool call_turns(const struct call *call, const struct hold *hold)
 
 static bool call_ends(const struct judge *judge, struct call *call, const struct hold *hold)
 {
-    const struct judge_call *asked = &call->call;
-    bool meets = hold->claim.start <= asked->end && asked->start <= hold->claim.end;
-    switch (asked->operation) {
+    const struct judge_call *request = &call->call;
+    bool meets = hold->claim.start <= request->end && request->start <= hold->claim.end;
+    switch (request->operation) {
     case JUDGE_UNLINK:
-        return judge_hold_may_end(judge, hold, call->process, asked->mount);
+        return judge_hold_may_end(judge, hold, call->process, request->mount);
     case JUDGE_RENAME:
-        return judge_hold_may_end(judge, hold, call->process, asked->mount);
+        return judge_hold_may_end(judge, hold, call->process, request->mount);
     case JUDGE_FLOCK:
-        return (hold->claim.kind == KIND_FLOCK && hold->claim.handle == call->handle) || call_turns(call, hold);
+        return (hold->claim.kind == KIND_FLOCK && hold->claim.handle == call->handle) || call_converts(call, hold);
     case JUDGE_FUNLOCK:
         return hold->claim.kind == KIND_FLOCK && hold->claim.handle == call->handle;
     case JUDGE_SETLK:
-        return (meets && call_is_own_record(call, hold, asked->flags & JUDGE_OFD)) || call_turns(call, hold);
+        return (meets && call_is_own_record(call, hold, request->flags & JUDGE_OFD)) || call_converts(call, hold);
     case JUDGE_UNLCK:
-        return meets && call_is_own_record(call, hold, asked->flags & JUDGE_OFD);
+        return meets && call_is_own_record(call, hold, request->flags & JUDGE_OFD);
     case JUDGE_CLOSE:
         return call_is_own_record(call, hold, false);
     case JUDGE_SETXATTR:
-        return call_takes_away(asked);
+        return call_takes_away(request);
     default:
         return false;
     }
@@ -309,7 +309,7 @@ static bool wait_is_for(const struct judge *judge, const struct call *waiter, co
         bool record = hold->claim.kind == KIND_RECORD && !hold->claim.ofd && hold->claim.process == holder->process &&
                       hold->claim.mount == holder->call.mount && holder->attempt->claim.kind == KIND_RECORD &&
                       !holder->attempt->claim.ofd;
-        bool certain = hold->begun <= holder->call.when && hold->steady <= holder->call.when && !hold->doubt &&
+        bool certain = hold->begun <= holder->call.when && hold->steady <= holder->call.when && !hold->uncertain &&
                        hold->pending <= 1 && judge->now < MIN(hold->may_end, judge_hold_assured(judge, hold));
         waits = waits || ((flock || record) && hold != holder->attempt && certain &&
                           judge_hold_excludes(hold, &waiter->attempt->claim, true)); /* pending: its conversion */
@@ -361,40 +361,40 @@ void wait_ended(struct judge *judge, struct call *call)
 /* It may set a guard, or end one. */
 static void call_begin_guard(struct call *call)
 {
-    const struct judge_call *asked = &call->call;
+    const struct judge_call *request = &call->call;
     struct name *name = call->name;
-    bool sets = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.guard") == 0;
-    int64_t guard = sets ? judge_duration(asked->value, asked->size) : 0;
+    bool sets = request->operation == JUDGE_SETXATTR && strcmp(request->target, "user.lease.guard") == 0;
+    int64_t guard = sets ? judge_duration(request->value, request->size) : 0;
     name->guard = guard <= 60 * JUDGE_SECOND ? MAX(name->guard, guard) : name->guard;
     for (guint i = 0; sets && i < name->holds->len; i++) {
         ((struct hold *)name->holds->pdata[i])->guard = 0;
     }
-    if (asked->operation == JUDGE_CLOSE ? call->handle == name->guarded : call_takes_away(asked)) {
-        name_end_guard(name, asked->when);
+    if (request->operation == JUDGE_CLOSE ? call->handle == name->guarded : call_takes_away(request)) {
+        name_end_guard(name, request->when);
     }
 }
 
-void judge_call(struct judge *judge, const struct judge_call *asked)
+void judge_call(struct judge *judge, const struct judge_call *request)
 {
-    struct process *process = judge_process(judge, asked->process);
-    struct handle *handle = asked->handle ? judge_handle(judge, asked->handle) : NULL;
-    judge->now = asked->when;
-    judge_rule(judge, JUDGE_TELLER, false);
-    if (!process || !process_lives(process) || (asked->handle && !handle) || (!handle && !asked->name) ||
-        asked->mount >= JUDGE_MOUNTS || g_hash_table_contains(judge->calls, &asked->id)) {
-        judge_break(judge, JUDGE_TELLER, NULL, "call %" G_GUINT64_FORMAT " cannot be", asked->id);
+    struct process *process = judge_process(judge, request->process);
+    struct handle *handle = request->handle ? judge_handle(judge, request->handle) : NULL;
+    judge->now = request->when;
+    judge_rule(judge, JUDGE_SIMULATOR, false);
+    if (!process || !process_lives(process) || (request->handle && !handle) || (!handle && !request->name) ||
+        request->mount >= JUDGE_MOUNTS || g_hash_table_contains(judge->calls, &request->id)) {
+        judge_break(judge, JUDGE_SIMULATOR, NULL, "call %" G_GUINT64_FORMAT " cannot be", request->id);
         return;
     }
     struct call *call = g_new0(struct call, 1);
-    call->call = *asked;
-    call->call.name = g_strdup(handle ? handle->name->path : asked->name);
-    call->call.target = g_strdup(asked->target);
-    call->call.value = g_memdup2(asked->value, asked->size);
+    call->call = *request;
+    call->call.name = g_strdup(handle ? handle->name->path : request->name);
+    call->call.target = g_strdup(request->target);
+    call->call.value = g_memdup2(request->value, request->size);
     call->process = process;
     call->handle = handle;
-    call->name = handle ? handle->name : judge_name(judge, asked->name);
-    bool two = asked->operation == JUDGE_LINK || asked->operation == JUDGE_RENAME;
-    call->target = two ? judge_name(judge, asked->target) : NULL;
+    call->name = handle ? handle->name : judge_name(judge, request->name);
+    bool two = request->operation == JUDGE_LINK || request->operation == JUDGE_RENAME;
+    call->target = two ? judge_name(judge, request->target) : NULL;
     call->ending = g_ptr_array_new();
     call->cycle = g_ptr_array_new();
     call->signalled = JUDGE_NEVER;
@@ -407,55 +407,59 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
         g_ptr_array_add(call->target->calls, call);
     }
     judge_call_hides_ends(judge, call);
-    call->file = call->name->file[asked->mount];
-    call->asked_before = handle && handle->asked;
-    bool locks = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK || asked->operation == JUDGE_GETLK;
-    if (handle && (locks || asked->operation == JUDGE_FUNLOCK || asked->operation == JUDGE_UNLCK)) {
-        handle->asked = true;
+    call->file = call->name->file[request->mount];
+    call->locked_before = handle && handle->locked;
+    bool locks =
+        request->operation == JUDGE_FLOCK || request->operation == JUDGE_SETLK || request->operation == JUDGE_GETLK;
+    if (handle && (locks || request->operation == JUDGE_FUNLOCK || request->operation == JUDGE_UNLCK)) {
+        handle->locked = true;
         handle->lost = handle->released = JUDGE_NEVER; /* it starts afresh */
     }
-    if (asked->operation == JUDGE_MKDIR) {
+    if (request->operation == JUDGE_MKDIR) {
         call->name->directory = true; /* from now on it may be one */
     }
-    if (asked->operation == JUDGE_SETLK && !(asked->flags & JUDGE_OFD)) {
+    if (request->operation == JUDGE_SETLK && !(request->flags & JUDGE_OFD)) {
         g_ptr_array_add(handle->recorded, process);
     }
-    call->waits = locks && asked->operation != JUDGE_GETLK && !(asked->flags & JUDGE_TRY);
+    call->waits = locks && request->operation != JUDGE_GETLK && !(request->flags & JUDGE_TRY);
     call_begin_attempt(judge, call);
     if (call->attempt) {
         judge_hold_meets_takers(judge, call->attempt);
         call->renews = call_renews(judge, call);
     }
-    bool turn = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK;
-    if (handle && handle->ticket && turn && asked->flags & JUDGE_SHARE) {
+    bool turn = request->operation == JUDGE_FLOCK || request->operation == JUDGE_SETLK;
+    if (handle && handle->ticket && turn && request->flags & JUDGE_SHARE) {
         handle->ticket->claim.shared = true; /* from now on others may join */
-    } else if (handle && handle->ticket && (asked->operation == JUDGE_FUNLOCK || call_takes_away(asked))) {
+    } else if (handle && handle->ticket && (request->operation == JUDGE_FUNLOCK || call_takes_away(request))) {
         handle->ticket->holding = false;
-        handle->ticket->may_end = MIN(handle->ticket->may_end, asked->when);
+        handle->ticket->may_end = MIN(handle->ticket->may_end, request->when);
     }
     struct hold *ticket = handle ? NULL : name_ticket(judge, call->name);
     if (ticket && call_ends(judge, call, ticket)) {
         call_may_end(call, ticket);
     }
     call_begin_ending(judge, call, call->name);
-    if (asked->operation == JUDGE_RENAME && call->target != call->name) {
+    if (request->operation == JUDGE_RENAME && call->target != call->name) {
         call_begin_ending(judge, call, call->target);
     }
-    if (asked->operation == JUDGE_SETXATTR && call->name->directory && strcmp(asked->target, "user.lease.width") == 0) {
+    if (request->operation == JUDGE_SETXATTR && call->name->directory &&
+        strcmp(request->target, "user.lease.width") == 0) {
         call->name->width_unknown = true;
     }
-    if (asked->operation == JUDGE_SETXATTR && call->name->directory && strcmp(asked->target, "user.lease.delay") == 0) {
-        call->name->delay_least = MIN(call->name->delay_least, judge_duration(asked->value, asked->size));
+    if (request->operation == JUDGE_SETXATTR && call->name->directory &&
+        strcmp(request->target, "user.lease.delay") == 0) {
+        call->name->delay_least = MIN(call->name->delay_least, judge_duration(request->value, request->size));
         call->name->delay_since = JUDGE_NEVER;
     }
     for (guint i = 0; i < call->name->holds->len; i++) {
         struct hold *hold = call->name->holds->pdata[i];
-        if (asked->operation == JUDGE_OPEN && asked->flags & JUDGE_TRUNC && hold->content) { /* its owner's, perhaps */
+        if (request->operation == JUDGE_OPEN && request->flags & JUDGE_TRUNC &&
+            hold->content) { /* its owner's, perhaps */
             g_byte_array_unref(g_steal_pointer(&hold->content));
         }
-        hold->writing += asked->operation == JUDGE_WRITE || asked->operation == JUDGE_TRUNCATE;
-        hold->mode = asked->operation == JUDGE_CHMOD ? 0 : hold->mode;
-        bool fixes = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.ttl") == 0;
+        hold->writing += request->operation == JUDGE_WRITE || request->operation == JUDGE_TRUNCATE;
+        hold->mode = request->operation == JUDGE_CHMOD ? 0 : hold->mode;
+        bool fixes = request->operation == JUDGE_SETXATTR && strcmp(request->target, "user.lease.ttl") == 0;
         if (fixes) {
             hold->pending++;
             g_ptr_array_add(call->ending, hold);
@@ -474,6 +478,6 @@ void judge_signal(struct judge *judge, int64_t when, uint64_t id)
     if (call) {
         call->signalled = MIN(call->signalled, when);
     } else {
-        judge_break(judge, JUDGE_TELLER, NULL, "a signal for call %" G_GUINT64_FORMAT ", which is not on", id);
+        judge_break(judge, JUDGE_SIMULATOR, NULL, "a signal for call %" G_GUINT64_FORMAT ", which is not on", id);
     }
 }

@@ -16,8 +16,8 @@ struct hold *judge_hold_new(struct judge *judge, struct name *name, const struct
                           .begun = JUDGE_NEVER,
                           .may_end = JUDGE_NEVER,
                           .ended = JUDGE_NEVER,
-                          .sure = when,
-                          .asked_of = name->anew,
+                          .renewed = when,
+                          .numbering_requested = name->numbering,
                           .ttl = judge->options.ttl,
                           .life = judge->mounts[claim->mount].deaths,
                           .owners = g_ptr_array_new()};
@@ -124,15 +124,15 @@ bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, boo
 
 int64_t judge_hold_term(const struct judge *judge, const struct hold *hold)
 {
-    return judge->options.belief ? MIN(hold->ttl, judge->options.belief) : hold->ttl;
+    return judge->options.validity ? MIN(hold->ttl, judge->options.validity) : hold->ttl;
 }
 
 int64_t judge_hold_renewed(const struct judge *judge, const struct hold *hold, int64_t term)
 {
     uint32_t mount = hold->claim.mount;
     int64_t renewed = judge->now - term / 3 - judge->options.settle;
-    bool known = !mount_troubled(judge, mount) && renewed > MAX(judge->mounts[mount].calm, hold->sure);
-    return known ? renewed : hold->sure;
+    bool known = !mount_troubled(judge, mount) && renewed > MAX(judge->mounts[mount].calm, hold->renewed);
+    return known ? renewed : hold->renewed;
 }
 
 int64_t judge_hold_assured(const struct judge *judge, const struct hold *hold)
@@ -142,13 +142,13 @@ int64_t judge_hold_assured(const struct judge *judge, const struct hold *hold)
                 mount->since[JUDGE_STOPPED] != JUDGE_NEVER || mount->since[JUDGE_DEAD] != JUDGE_NEVER ||
                 mount->since[JUDGE_FULL] != JUDGE_NEVER || mount->since[JUDGE_FAILS] != JUDGE_NEVER;
     int64_t term = judge_hold_term(judge, hold);
-    return away ? hold->sure + term - term / 100 - 2 * JUDGE_MS - judge->options.settle : JUDGE_NEVER;
+    return away ? hold->renewed + term - term / 100 - 2 * JUDGE_MS - judge->options.settle : JUDGE_NEVER;
 }
 
 /* Now, and without a break since `from`? */
 bool judge_hold_certain(const struct judge *judge, const struct hold *hold, int64_t from)
 {
-    return hold->begun <= from && hold->steady <= from && !hold->pending && !hold->doubt &&
+    return hold->begun <= from && hold->steady <= from && !hold->pending && !hold->uncertain &&
            judge->now < hold->may_end && judge->now < judge_hold_assured(judge, hold);
 }
 
@@ -189,7 +189,7 @@ void judge_hold_handle_closed(struct hold *hold, const struct handle *handle, in
 }
 
 /* When it is over at the latest, as far as is known now. */
-int64_t judge_hold_over(const struct judge *judge, const struct hold *hold)
+int64_t judge_hold_end_at_latest(const struct judge *judge, const struct hold *hold)
 {
     int64_t over = hold->ended, limit = hold->ttl + judge->options.margin;
     int64_t away = judge->mounts[hold->claim.mount].since[JUDGE_AWAY];
@@ -213,7 +213,7 @@ int64_t judge_hold_over(const struct judge *judge, const struct hold *hold)
 
 bool judge_hold_possible(const struct judge *judge, const struct hold *hold, int64_t from)
 {
-    return judge_hold_over(judge, hold) >= from;
+    return judge_hold_end_at_latest(judge, hold) >= from;
 }
 
 /* One that is asked for is not held while something certainly is that it excludes. */
@@ -259,8 +259,8 @@ static bool hold_is_in(const struct name *name, const struct name *other)
     return length == hold_directory_length(other) && strncmp(name->path, other->path, length) == 0;
 }
 
-/* Does it lock the directory of the name, so that the kernel cannot be told of an end there?  Who looks the name up
- * meanwhile makes it forget the entry, and then who watches the file is not told. */
+/* Does the call hold the lock of the name's directory, so that the daemon cannot notify the kernel of an end there?  A
+ * look-up meanwhile drops the entry, and then inotify does not report the end. */
 static bool call_locks(const struct call *call, const struct name *name)
 {
     size_t length = hold_directory_length(name);
@@ -323,9 +323,9 @@ void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int
     hold->may_end = MIN(hold->may_end, may_end);
     hold->ended = MIN(hold->ended, ended);
     hold->released = released;
-    bool told = hold->begun != JUDGE_NEVER && hold->ended != JUDGE_NEVER && !name->foreign && name->watches->len &&
-                !hold_is_hidden(judge, hold);
-    for (guint i = 0; told && i < name->watches->len; i++) {
+    bool reported = hold->begun != JUDGE_NEVER && hold->ended != JUDGE_NEVER && !name->foreign && name->watches->len &&
+                    !hold_is_hidden(judge, hold);
+    for (guint i = 0; reported && i < name->watches->len; i++) {
         struct watch *watch = name->watches->pdata[i];
         if (!watch->handle && !hold->twin && watch->mount == hold->claim.mount && watch->since >= hold->begun &&
             name->holds->len == 1 && !name->handles->len) { /* what is open is deleted when it is closed */
@@ -335,8 +335,8 @@ void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int
     }
 }
 
-/* It was lost against its holder's will: who polls is told. */
-void judge_hold_tell(struct judge *judge, const struct hold *hold)
+/* It was lost against its holder's will, which poll(2) must report. */
+void judge_hold_expect_report(struct judge *judge, const struct hold *hold)
 {
     for (guint i = 0; hold->begun != JUDGE_NEVER && i < hold->name->watches->len; i++) {
         struct watch *watch = hold->name->watches->pdata[i];
@@ -354,7 +354,7 @@ static bool name_is_delayed_by(const struct judge *judge, const struct name *nam
         name->last_ended >= 0 && (!name->last_released || name->last_broken) && name->last_ended + delay >= from;
     for (guint i = 0; delay && !delayed && i < name->holds->len; i++) {
         const struct hold *hold = name->holds->pdata[i];
-        int64_t over = judge_hold_over(judge, hold);
+        int64_t over = judge_hold_end_at_latest(judge, hold);
         delayed = over == JUDGE_NEVER ? !judge_hold_certain(judge, hold, judge->now)
                                       : (!hold->released || hold->broken) && over + delay >= from;
     }
@@ -449,12 +449,12 @@ static void hold_is_over(struct name *name, const struct hold *hold, int64_t ove
         name->last_released = hold->released;
         name->last_broken = hold->broken;
     }
-    if (hold->claim.kind == KIND_TICKET && hold->asked_of == name->anew) {
+    if (hold->claim.kind == KIND_TICKET && hold->numbering_requested == name->numbering) {
         name->number = MAX(name->number, hold->token);
     }
 }
 
-bool judge_hold_is_asked_for(const struct hold *hold)
+bool judge_hold_is_requested(const struct hold *hold)
 {
     for (guint i = 0; i < hold->name->calls->len; i++) {
         if (((const struct call *)hold->name->calls->pdata[i])->attempt == hold) {
@@ -467,14 +467,14 @@ bool judge_hold_is_asked_for(const struct hold *hold)
 /* A call under way asks for it, or a file is its ticket. */
 static bool hold_needs_renewal(const struct hold *hold)
 {
-    return judge_hold_is_asked_for(hold) || (hold->claim.handle && hold->claim.handle->ticket == hold);
+    return judge_hold_is_requested(hold) || (hold->claim.handle && hold->claim.handle->ticket == hold);
 }
 
 void name_prune(struct judge *judge, struct name *name)
 {
     for (guint i = name->holds->len; i-- > 0;) {
         struct hold *hold = name->holds->pdata[i];
-        /* what `judge_hold_over` tells of a mount that is away may be taken back when it joins */
+        /* what `judge_hold_end_at_latest` says of a mount that is away may be taken back when it joins */
         if (hold->ended < judge->now && !hold->pending && !hold_needs_renewal(hold)) {
             bool kept = judge->options.keeps && hold->claim.kind == KIND_LEASE && hold->begun != JUDGE_NEVER;
             hold_is_over(name, hold, hold->ended);
@@ -488,10 +488,10 @@ void name_prune(struct judge *judge, struct name *name)
     }
 }
 
-/* Perhaps, for as long as its owner lives or its term lasts, which is given anew. */
+/* Perhaps, while its owner lives or its term lasts, which begins again. */
 static void hold_comes_back(const struct judge *judge, struct hold *hold)
 {
-    hold->doubt = true;
+    hold->uncertain = true;
     hold->token = 0;
     hold->mode = 0;
     g_clear_pointer(&hold->content, g_byte_array_unref);
@@ -623,7 +623,7 @@ bool judge_hold_must_end(const struct judge *judge, const struct hold *hold, con
 
 /* --- fencing tokens ---------------------------------------------------------------------- */
 
-static bool hold_is_alone(const struct hold *hold)
+static bool hold_excludes_all(const struct hold *hold)
 {
     return !hold->claim.shared && hold->claim.kind != KIND_RECORD;
 }
@@ -634,7 +634,7 @@ static void token_compare(struct judge *judge, const struct hold *hold, int64_t 
     if (other->origin == hold->origin || joined) {
         return;
     }
-    bool excludes = other->excludes || hold_is_alone(hold);
+    bool excludes = other->excludes || hold_excludes_all(hold);
     bool before = other->begun < (excludes ? hold->begun : hold->may_begin);
     bool after = hold->begun < (excludes ? other->begun : other->may_begin);
     if (judge_rule(judge, JUDGE_TOKEN_REUSED, other->token == token)) {
@@ -664,8 +664,8 @@ void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token)
     for (guint i = 0; i < tokens->len; i++) {
         token_compare(judge, hold, token, &g_array_index(tokens, struct grant, i));
     }
-    struct grant grant = {hold->serial,        hold->origin,       token, hold->may_begin, hold->begun,
-                          hold_is_alone(hold), hold->claim.process};
+    struct grant grant = {
+        hold->serial, hold->origin, token, hold->may_begin, hold->begun, hold_excludes_all(hold), hold->claim.process};
     if (tokens->len == GRANTS_KEPT) { /* the largest of the old ones is kept */
         guint least = 0;
         for (guint i = 1; i < tokens->len; i++) {
@@ -708,9 +708,9 @@ static bool hold_is_joined(const struct judge *judge, const struct hold *hold, c
 bool name_is_being_broken(const struct name *name)
 {
     for (guint i = 0; i < name->calls->len; i++) {
-        const struct judge_call *asked = &((const struct call *)name->calls->pdata[i])->call;
-        if (asked->operation == JUDGE_SETXATTR &&
-            (strcmp(asked->target, "user.lease.break") == 0 || strcmp(asked->target, "user.lease.release") == 0)) {
+        const struct judge_call *request = &((const struct call *)name->calls->pdata[i])->call;
+        if (request->operation == JUDGE_SETXATTR &&
+            (strcmp(request->target, "user.lease.break") == 0 || strcmp(request->target, "user.lease.release") == 0)) {
             return true;
         }
     }
@@ -744,8 +744,8 @@ static void hold_check_order(struct judge *judge, struct hold *hold)
             waiter->may_begin + 2 * settle >= hold->may_begin || !judge_calm(judge, waiter->may_begin)) {
             continue;
         }
-        int64_t broken = judge->options.belief ? name->broken : judge->options.remote ? name->missed : 0;
-        if (broken >= waiter->may_begin) { /* perhaps as it was its turn: it queued anew */
+        int64_t broken = judge->options.validity ? name->broken : judge->options.remote ? name->missed : 0;
+        if (broken >= waiter->may_begin) { /* perhaps when it was granted: then it queued again */
             continue;
         }
         if (hold_is_being_removed(name, waiter->claim.process)) {
@@ -790,7 +790,7 @@ static void hold_check_width(struct judge *judge, struct hold *hold)
 
 void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
 {
-    hold->got_of = hold->begun == JUDGE_NEVER ? hold->name->anew : hold->got_of;
+    hold->numbering_granted = hold->begun == JUDGE_NEVER ? hold->name->numbering : hold->numbering_granted;
     hold->begun = when;
     hold->steady = when;
     if (hold->claim.handle && hold->claim.kind == KIND_LEASE) {
@@ -807,7 +807,7 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
         hold->claim.handle->given = when;
     }
     bool astray = hold->claim.handle && hold->claim.handle->astray;
-    hold->doubt = hold->doubt || astray;
+    hold->uncertain = hold->uncertain || astray;
     for (guint i = 0; i < hold->name->holds->len; i++) {
         const struct hold *other = hold->name->holds->pdata[i];
         bool taken = hold->may_end < when || hold->pending || astray; /* perhaps, before its answer came */

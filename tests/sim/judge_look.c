@@ -36,15 +36,15 @@ static const int errors[JUDGE_OPERATIONS][14] = {
 };
 
 /* Is there a lease in its first second, perhaps, or one that came and went meanwhile? */
-static bool look_is_young(const struct judge *judge, const struct call *call)
+static bool look_is_in_first_second(const struct judge *judge, const struct call *call)
 {
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
-        bool young =
+        bool in_first_second =
             hold->begun == JUDGE_NEVER || hold->timeless || hold->ageless ||
             hold->begun + JUDGE_SECOND + judge->options.settle >= call->call.when ||
-            !mount_calm(judge, hold->claim.mount, hold->begun); /* its close was heard of late, or it begins anew */
-        if (hold != call->attempt && hold->claim.kind == KIND_LEASE && young) {
+            !mount_calm(judge, hold->claim.mount, hold->begun); /* its close was noticed late, or it begins again */
+        if (hold != call->attempt && hold->claim.kind == KIND_LEASE && in_first_second) {
             return true;
         }
     }
@@ -53,43 +53,43 @@ static bool look_is_young(const struct judge *judge, const struct call *call)
 
 static bool look_allows(const struct judge *judge, const struct call *call, int error)
 {
-    const struct judge_call *asked = &call->call;
-    bool calm = mount_calm(judge, asked->mount, asked->when);
+    const struct judge_call *request = &call->call;
+    bool calm = mount_calm(judge, request->mount, request->when);
     switch (error) {
-    case ENOLCK: /* or it had its turn, and was broken before it could be told */
-        return !calm || ((asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK) &&
-                         (call->name->broken >= asked->when || name_is_being_broken(call->name)));
+    case ENOLCK: /* or it was granted, and broken before it was reported */
+        return !calm || ((request->operation == JUDGE_FLOCK || request->operation == JUDGE_SETLK) &&
+                         (call->name->broken >= request->when || name_is_being_broken(call->name)));
     case EIO:
-        return !calm || (asked->operation == JUDGE_CLOSE && call->handle->failed);
+        return !calm || (request->operation == JUDGE_CLOSE && call->handle->failed);
     case ENOTCONN:
     case ECONNABORTED:
         return true;
     case ENOSPC:
-        return !calm && judge->mounts[asked->mount].full >= 0;
+        return !calm && judge->mounts[request->mount].full >= 0;
     case EINTR:
         return true; /* JUDGE_INTERRUPT */
     case EEXIST:
-        return asked->operation != JUDGE_OPEN || asked->flags & JUDGE_EXCL;
+        return request->operation != JUDGE_OPEN || request->flags & JUDGE_EXCL;
     case EAGAIN:
-        return asked->flags & JUDGE_TRY;
+        return request->flags & JUDGE_TRY;
     case ESTALE:
-        if (asked->operation == JUDGE_LINK) { /* the kernel looks its name up twice */
+        if (request->operation == JUDGE_LINK) { /* the kernel looks its name up twice */
             return call->changed || call->blocked;
         }
-        return (asked->operation != JUDGE_FLOCK && asked->operation != JUDGE_SETLK) || call->handle->ticket;
-    case EDEADLK: /* or a ticket that shares is to be alone, which the queue cannot wait for */
-        return !(asked->flags & JUDGE_TRY) && !(call->handle->ticket && asked->flags & JUDGE_SHARE);
+        return (request->operation != JUDGE_FLOCK && request->operation != JUDGE_SETLK) || call->handle->ticket;
+    case EDEADLK: /* or a shared ticket is to become exclusive, which the queue cannot wait for */
+        return !(request->flags & JUDGE_TRY) && !(call->handle->ticket && request->flags & JUDGE_SHARE);
     case EFBIG:
-        return asked->operation != JUDGE_CLOSE || call->handle->too_large;
+        return request->operation != JUDGE_CLOSE || call->handle->too_large;
     case EBUSY:
-        if (asked->operation == JUDGE_CLOSE) { /* of who could get it by that */
-            return call->handle->flags & JUDGE_WRITES && call->handle->opener == call->process && !call->asked_before;
+        if (request->operation == JUDGE_CLOSE) { /* of who could get it by that */
+            return call->handle->flags & JUDGE_WRITES && call->handle->opener == call->process && !call->locked_before;
         }
-        return asked->operation != JUDGE_OPEN ||
-               (asked->flags & JUDGE_WRITES && !(asked->flags & JUDGE_EXCL) &&
-                (look_is_young(judge, call) || name_is_delayed(judge, call->name, asked->when) ||
-                 ((judge->options.moves || call->name->broken >= asked->when - JUDGE_SECOND) &&
-                  !judge_calm(judge, asked->when)))); /* who is away has not heard that it was broken */
+        return request->operation != JUDGE_OPEN ||
+               (request->flags & JUDGE_WRITES && !(request->flags & JUDGE_EXCL) &&
+                (look_is_in_first_second(judge, call) || name_is_delayed(judge, call->name, request->when) ||
+                 ((judge->options.moves || call->name->broken >= request->when - JUDGE_SECOND) &&
+                  !judge_calm(judge, request->when)))); /* who is away has not heard that it was broken */
     default:
         return true;
     }
@@ -137,8 +137,8 @@ static int64_t look_name_number(const char *text, size_t size)
     g_autofree char *name = g_strndup(text, size);
     g_strchomp(name);
     size_t length = strlen(name);
-    bool told = length > 10 && name[length - 11] == '-' && strspn(name + length - 10, "0123456789") == 10;
-    return told ? g_ascii_strtoll(name + length - 10, NULL, 10) + 1 : 0;
+    bool numbered = length > 10 && name[length - 11] == '-' && strspn(name + length - 10, "0123456789") == 10;
+    return numbered ? g_ascii_strtoll(name + length - 10, NULL, 10) + 1 : 0;
 }
 
 /* May the name be that of a ticket? */
@@ -182,7 +182,7 @@ void look_present(struct judge *judge, const struct name *name, const struct cal
     }
 }
 
-/* --- what the holder is told ------------------------------------------------------------- */
+/* --- answers to the holder ------------------------------------------------------------- */
 
 static struct hold *look_own(const struct call *call)
 {
@@ -212,7 +212,7 @@ static bool look_has_closed(const struct judge *judge, const struct call *call)
     return false;
 }
 
-static void look_told_lost(struct judge *judge, const struct call *call)
+static void look_says_lost(struct judge *judge, const struct call *call)
 {
     struct hold *own = look_own(call);
     if (!own || own->claim.kind == KIND_TICKET) {
@@ -237,7 +237,7 @@ static void look_told_lost(struct judge *judge, const struct call *call)
 }
 
 /* Something through a handle whose lock was broken before. */
-static void look_told_well(struct judge *judge, const struct call *call)
+static void look_reports_loss(struct judge *judge, const struct call *call)
 {
     bool lost = call->handle && call->handle->lost <= call->call.when;
     if (call->handle && judge_rule(judge, JUDGE_LOSS, lost)) {
@@ -254,7 +254,7 @@ static bool look_may_mean(const struct call *call, const struct hold *hold)
             (hold->claim.handle && g_hash_table_lookup(call->process->descriptors, hold->claim.handle)));
 }
 
-static void look_told_held(struct judge *judge, const struct call *call)
+static void look_says_held(struct judge *judge, const struct call *call)
 {
     const struct hold *own = look_own(call);
     bool other_holds = false, afresh = false;
@@ -301,7 +301,7 @@ static void look_attribute_broken(struct judge *judge, const struct call *call, 
 }
 
 /* Between those who certainly wait, all the time, and those who may. */
-static bool look_waiters_wrong(const struct judge *judge, const struct call *call, int64_t told)
+static bool look_waiters_wrong(const struct judge *judge, const struct call *call, int64_t shown)
 {
     int64_t least = 0, most = 0;
     for (guint i = 0; i < call->name->calls->len; i++) {
@@ -321,14 +321,15 @@ static bool look_waiters_wrong(const struct judge *judge, const struct call *cal
     }
     bool leaves = judge->options.remote && (call->name->interrupted + judge->options.settle > call->call.when ||
                                             !judge_calm(judge, call->call.when)); /* those of a lost mount: later */
-    return told < least || (told > most && !call->changed && !leaves);
+    return shown < least || (shown > most && !call->changed && !leaves);
 }
 
 /* Do both have their numbers of one server, that has not forgotten in between?  Another gives some of them again where
  * there was more than one a second. */
 static bool look_is_same_count(const struct hold *a, const struct hold *b)
 {
-    return a->asked_of == a->got_of && b->asked_of == b->got_of && a->got_of == b->got_of;
+    return a->numbering_requested == a->numbering_granted && b->numbering_requested == b->numbering_granted &&
+           a->numbering_granted == b->numbering_granted;
 }
 
 static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t number)
@@ -342,7 +343,7 @@ static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t
                      (ticket->begun < other->may_begin && other->token < number);
         }
     }
-    broken = broken || (!ticket->token && ticket->asked_of == queue->anew && number <= queue->number &&
+    broken = broken || (!ticket->token && ticket->numbering_requested == queue->numbering && number <= queue->number &&
                         ticket->may_begin > queue->last_ended);
     if (judge_rule(judge, JUDGE_NUMBER, broken && !queue->foreign)) {
         judge_break(judge, JUDGE_NUMBER, queue, "a ticket has number %" G_GINT64_FORMAT, number - 1);
@@ -350,8 +351,8 @@ static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t
     ticket->token = number;
 }
 
-/* The only hold of which a look tells, or NULL.  While masters change, one may tell of what it alone has, or still has;
- * but a mount knows what it holds itself. */
+/* The only hold that a call can show, or NULL.  While masters change, one of them may show a hold that the others lack;
+ * but a mount knows its own. */
 static struct hold *look_only(const struct judge *judge, const struct call *call)
 {
     struct hold *only = name_only(judge, call->name, call->call.when);
@@ -368,12 +369,12 @@ static void look_attribute(struct judge *judge, const struct call *call, const s
         only && only->begun <= call->call.when && !call->changed && judge_hold_certain(judge, only, call->call.when);
     if (strcmp(what, "user.lease.state") == 0 && call->handle) {
         if (!look_is(answer, "lost") && call->process == call->handle->opener) {
-            look_told_well(judge, call);
+            look_reports_loss(judge, call);
         }
         if (look_is(answer, "held")) {
-            look_told_held(judge, call);
+            look_says_held(judge, call);
         } else if (look_is(answer, "lost") || look_is(answer, "free")) {
-            look_told_lost(judge, call);
+            look_says_lost(judge, call);
         }
     } else if (strcmp(what, "user.lease.name") == 0 && call->handle && call->handle->ticket) {
         look_ticket_number(judge, call->handle->ticket, look_name_number(answer->value, answer->size));
@@ -403,7 +404,7 @@ static bool look_has_survivor(const struct judge *judge, const struct hold *hold
     g_hash_table_iter_init(&processes, judge->processes);
     while (g_hash_table_iter_next(&processes, NULL, &each)) {
         const struct process *process = each;
-        bool had = process->closed == hold->name && process->closed_at + JUDGE_SURVIVOR_PATIENCE >= judge->now;
+        bool had = process->closed == hold->name && process->closed_at + JUDGE_SURVIVOR_CHECK_MAX >= judge->now;
         if (process->pid == pid && (had || judge_survivor_is_open(judge, hold, process))) {
             return true;
         }
@@ -430,31 +431,32 @@ static bool look_is_pid(const struct judge *judge, const struct hold *hold, pid_
 
 static void look_probe(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
-    const struct judge_call *asked = &call->call;
+    const struct judge_call *request = &call->call;
     struct claim claim = {.kind = KIND_RECORD,
-                          .shared = asked->flags & JUDGE_SHARE,
-                          .ofd = asked->flags & JUDGE_OFD,
-                          .start = asked->start,
-                          .end = asked->end,
+                          .shared = request->flags & JUDGE_SHARE,
+                          .ofd = request->flags & JUDGE_OFD,
+                          .start = request->start,
+                          .end = request->end,
                           .handle = call->handle,
                           .process = call->process,
-                          .mount = asked->mount};
+                          .mount = request->mount};
     bool found = answer->conflict.found, wrong = false;
     bool possible =
-        call->changed || name_is_delayed(judge, call->name, asked->when) || judge_has_forgot(judge, asked->when);
-    possible = possible || (judge->options.remote && !judge_calm(judge, asked->when - judge->options.margin));
+        call->changed || name_is_delayed(judge, call->name, request->when) || judge_has_forgot(judge, request->when);
+    possible = possible || (judge->options.remote && !judge_calm(judge, request->when - judge->options.margin));
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         const struct claim *its = &hold->claim;
-        if (judge_hold_certain(judge, hold, asked->when) && judge_hold_excludes(hold, &claim, true)) {
+        if (judge_hold_certain(judge, hold, request->when) && judge_hold_excludes(hold, &claim, true)) {
             wrong = wrong || !found || answer->conflict.start > MAX(its->start, 0);
         }
         bool pid =
-            answer->conflict.pid <= 0 || look_is_pid(judge, hold, answer->conflict.pid) || its->mount != asked->mount;
-        bool lost = judge->options.belief && !mount_calm(judge, asked->mount, asked->when); /* it stands for a while */
-        bool ends = hold->may_end <= asked->when || hold->pending;
+            answer->conflict.pid <= 0 || look_is_pid(judge, hold, answer->conflict.pid) || its->mount != request->mount;
+        bool lost =
+            judge->options.validity && !mount_calm(judge, request->mount, request->when); /* it stands for a while */
+        bool ends = hold->may_end <= request->when || hold->pending;
         bool guarded = call->name->guard && ends; /* from who had it, too */
-        possible = possible || (judge_hold_possible(judge, hold, asked->when) &&
+        possible = possible || (judge_hold_possible(judge, hold, request->when) &&
                                 (lost || guarded || judge_hold_excludes(hold, &claim, false)) && pid &&
                                 (its->shared == answer->conflict.shared || its->kind != KIND_RECORD) &&
                                 its->start <= answer->conflict.end && answer->conflict.start <= its->end);
@@ -497,8 +499,8 @@ static void look_content(struct judge *judge, const struct call *call, const str
         }
         return;
     }
-    look_told_well(judge, call);
-    look_told_held(judge, call);
+    look_reports_loss(judge, call);
+    look_says_held(judge, call);
     look_read(judge, call, only);
     if (!only || !only->content || only->writing || only->written > call->call.when || call->changed ||
         !judge_hold_certain(judge, only, call->call.when)) {
@@ -552,13 +554,13 @@ static void look_list(struct judge *judge, const struct call *call, const struct
 {
     g_autofree char *text = g_strndup(answer->value ? answer->value : "", answer->size);
     g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
-    g_autoptr(GHashTable) told = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_autoptr(GHashTable) shown = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     GHashTableIter iterator;
     void *value;
     g_hash_table_iter_init(&iterator, judge->names);
     for (char **line = lines; *line; line++) {
         if (**line) {
-            g_hash_table_add(told, g_strconcat(call->name->path, call->name->path[0] ? "/" : "", *line, NULL));
+            g_hash_table_add(shown, g_strconcat(call->name->path, call->name->path[0] ? "/" : "", *line, NULL));
         }
     }
     while (g_hash_table_iter_next(&iterator, NULL, &value)) {
@@ -569,7 +571,7 @@ static void look_list(struct judge *judge, const struct call *call, const struct
             strncmp(name->path, call->name->path, parent) != 0) {
             continue;
         }
-        if (g_hash_table_contains(told, name->path)) {
+        if (g_hash_table_contains(shown, name->path)) {
             look_present(judge, name, call, NULL);
         } else {
             look_absent(judge, name, call);
@@ -581,26 +583,26 @@ static void look_list(struct judge *judge, const struct call *call, const struct
 
 void look_answered(struct judge *judge, struct call *call, const struct judge_answer *answer)
 {
-    const struct judge_call *asked = &call->call;
-    bool creates = asked->operation == JUDGE_OPEN && asked->flags & JUDGE_CREATE;
+    const struct judge_call *request = &call->call;
+    bool creates = request->operation == JUDGE_OPEN && request->flags & JUDGE_CREATE;
     bool elsewhere = call->target && strchr(call->target->path, '/'); /* perhaps there is no such directory */
     if (answer->error == ENOENT && !call->handle && call->name && !creates && !elsewhere &&
-        asked->operation != JUDGE_RMDIR) {
+        request->operation != JUDGE_RMDIR) {
         look_absent(judge, call->name, call);
     }
-    if (answer->error == ESTALE && call->handle && asked->operation != JUDGE_SETXATTR) {
-        look_told_lost(judge, call);
+    if (answer->error == ESTALE && call->handle && request->operation != JUDGE_SETXATTR) {
+        look_says_lost(judge, call);
     }
-    bool stale = answer->error == ESTALE && (asked->operation == JUDGE_READ || asked->operation == JUDGE_FSYNC);
+    bool stale = answer->error == ESTALE && (request->operation == JUDGE_READ || request->operation == JUDGE_FSYNC);
     if (stale && call->handle &&
-        judge_rule(judge, JUDGE_KEPT, call->handle->released <= asked->when && !call->name->foreign)) {
+        judge_rule(judge, JUDGE_KEPT, call->handle->released <= request->when && !call->name->foreign)) {
         judge_break(judge, JUDGE_KEPT, call->name, "process %u was told that it lost what was released",
                     call->process->id);
     }
     if (answer->error) {
         return;
     }
-    switch (asked->operation) {
+    switch (request->operation) {
     case JUDGE_STAT:
         look_stat(judge, call, answer);
         break;
@@ -611,11 +613,11 @@ void look_answered(struct judge *judge, struct call *call, const struct judge_an
         look_content(judge, call, answer);
         break;
     case JUDGE_FSYNC:
-        look_told_held(judge, call);
-        look_told_well(judge, call);
+        look_says_held(judge, call);
+        look_reports_loss(judge, call);
         break;
     case JUDGE_WRITE:
-        look_told_well(judge, call);
+        look_reports_loss(judge, call);
         break;
     case JUDGE_GETXATTR:
         look_attribute(judge, call, answer);

@@ -40,7 +40,7 @@ void judge_name_removed(const struct judge *judge, struct name *name)
     name->ttl = 0;
     name->delay_since = JUDGE_NEVER;
     name->number = -1;
-    name->anew++;
+    name->numbering++;
     for (guint i = 0; i < name->holds->len; i++) {
         ((struct hold *)name->holds->pdata[i])->token = 0;
     }
@@ -116,9 +116,9 @@ void judge_fork(struct judge *judge, int64_t when, uint32_t id, uint32_t parent,
                                 .uid = uid,
                                 .died = JUDGE_NEVER,
                                 .descriptors = g_hash_table_new(NULL, NULL)};
-    judge_rule(judge, JUDGE_TELLER, false);
+    judge_rule(judge, JUDGE_SIMULATOR, false);
     if (judge_process(judge, id) || (parent && !process->parent)) {
-        judge_break(judge, JUDGE_TELLER, NULL, "process %u is forked twice, or of nobody", id);
+        judge_break(judge, JUDGE_SIMULATOR, NULL, "process %u is forked twice, or of nobody", id);
         judge_free_process(process);
         return;
     }
@@ -134,7 +134,7 @@ void judge_pass(struct judge *judge, int64_t when, uint32_t to, uint64_t id)
     struct handle *handle = judge_handle(judge, id);
     judge->now = when;
     if (!process || !handle || !handle->descriptors) {
-        judge_break(judge, JUDGE_TELLER, NULL, "handle %" G_GUINT64_FORMAT " is passed to process %u", id, to);
+        judge_break(judge, JUDGE_SIMULATOR, NULL, "handle %" G_GUINT64_FORMAT " is passed to process %u", id, to);
         return;
     }
     unsigned had = GPOINTER_TO_UINT(g_hash_table_lookup(process->descriptors, handle));
@@ -166,7 +166,7 @@ struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, i
                               .released = JUDGE_NEVER,
                               .recorded = g_ptr_array_new()};
     if (judge_handle(judge, id)) {
-        judge_break(judge, JUDGE_TELLER, call->name, "handle %" G_GUINT64_FORMAT " is opened twice", id);
+        judge_break(judge, JUDGE_SIMULATOR, call->name, "handle %" G_GUINT64_FORMAT " is opened twice", id);
     }
     g_hash_table_insert(judge->handles, &handle->id, handle);
     g_hash_table_insert(call->process->descriptors, handle, GUINT_TO_POINTER(1));
@@ -204,7 +204,7 @@ void judge_survivor_check(struct judge *judge, struct hold *hold)
         hold->may_end = MIN(hold->may_end, judge->now);
     }
     if (!mount_troubled(judge, hold->claim.mount) && !judge_survivor_is_open(judge, hold, NULL)) {
-        hold->ended = MIN(hold->ended, judge->now + JUDGE_SURVIVOR_PATIENCE + judge->options.settle);
+        hold->ended = MIN(hold->ended, judge->now + JUDGE_SURVIVOR_CHECK_MAX + judge->options.settle);
     }
 }
 
@@ -244,7 +244,7 @@ static void handle_closed(struct judge *judge, struct handle *handle, int64_t wh
     }
     if (handle->ticket && handle->ticket->survivor) {
         handle->ticket->may_end = MIN(handle->ticket->may_end, when);
-    } else if (handle->ticket && handle->asked) {
+    } else if (handle->ticket && handle->locked) {
         judge_hold_end(judge, handle->ticket, when, ended, false);
     } else if (handle->ticket) {
         handle->ticket->may_end = MIN(handle->ticket->may_end, when); /* it may stay, as a lease */
@@ -259,7 +259,7 @@ bool judge_close_one(struct judge *judge, struct process *process, struct handle
 {
     unsigned had = GPOINTER_TO_UINT(g_hash_table_lookup(process->descriptors, handle));
     if (!had) {
-        judge_break(judge, JUDGE_TELLER, handle->name, "process %u closes what it has not open", process->id);
+        judge_break(judge, JUDGE_SIMULATOR, handle->name, "process %u closes what it has not open", process->id);
         return false;
     }
     if (had > 1) {
@@ -296,7 +296,7 @@ void judge_exit(struct judge *judge, int64_t when, uint32_t id, int status)
     void *key, *value;
     judge->now = when;
     if (!process || !process_lives(process)) {
-        judge_break(judge, JUDGE_TELLER, NULL, "process %u ends, which does not live", id);
+        judge_break(judge, JUDGE_SIMULATOR, NULL, "process %u ends, which does not live", id);
         return;
     }
     process->died = when;
@@ -409,26 +409,26 @@ static void hold_may_survive(const struct judge *judge, struct hold *hold)
          through = !hold->closed || hold->begun + settle < now;
     hold->survives = judge->options.keeps && hold->claim.kind == KIND_LEASE && calm && through &&
                      judge_hold_certain(judge, hold, now);
-    hold->sure = hold->fixed ? hold->sure : judge_hold_renewed(judge, hold, judge_hold_term(judge, hold));
+    hold->renewed = hold->fixed ? hold->renewed : judge_hold_renewed(judge, hold, judge_hold_term(judge, hold));
 }
 
 static void hold_survived(struct judge *judge, struct hold *hold)
 {
     if (hold->survivor) {
-        int64_t over = judge_hold_over(judge, hold); /* before the daemon came */
+        int64_t over = judge_hold_end_at_latest(judge, hold); /* before the daemon came */
         judge_hold_end(judge, hold, hold->may_end, over < judge->now ? over : JUDGE_NEVER, false);
     }
     int64_t until = judge_hold_assured(judge, hold);
     if (hold->survives && !hold->pending && judge->now < until) {
-        hold->doubt = false;
+        hold->uncertain = false;
         hold->may_end = MIN(hold->may_end, until);
         judge_hold_steady(hold, judge->now);
     }
     hold->survives = false;
-    if (hold->anew && hold->deadline) {
+    if (hold->restarts_term && hold->deadline) {
         hold->deadline = MAX(hold->deadline, judge->now + hold->ttl);
     }
-    hold->anew = false;
+    hold->restarts_term = false;
 }
 
 void judge_hold_daemon_died(struct judge *judge, struct hold *hold)
@@ -439,13 +439,13 @@ void judge_hold_daemon_died(struct judge *judge, struct hold *hold)
     }
     if (hold_outlives_daemon(hold) && (o->keeps || o->remote)) {
         hold_may_survive(judge, hold);
-        hold->doubt = true;
+        hold->uncertain = true;
     } else if (o->recovers && hold->claim.kind >= KIND_FLOCK) {
         hold->survivor = true;
         hold->ended = JUDGE_NEVER;
         /* a ticket that waited is gone, what is only being asked for was perhaps not granted, and a server keeps it for
          * no longer than a term */
-        hold->doubt = hold->doubt || o->remote || hold->claim.kind == KIND_TICKET || hold->begun == JUDGE_NEVER;
+        hold->uncertain = hold->uncertain || o->remote || hold->claim.kind == KIND_TICKET || hold->begun == JUDGE_NEVER;
         judge_survivor_check(judge, hold);
     } else {
         judge_hold_end(judge, hold, judge->now, judge->now + (o->remote ? hold->ttl + o->margin : o->settle), false);
@@ -461,13 +461,13 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
     case JUDGE_AWAY:
     case JUDGE_LATE:
     case JUDGE_STOPPED:
-        hold->doubt = hold->doubt || (begins && hold->closed && hold->begun + o->settle > now);
+        hold->uncertain = hold->uncertain || (begins && hold->closed && hold->begun + o->settle > now);
         if (begins && hold->ended != JUDGE_NEVER && hold->ended > now) { /* what ends it is still on its way */
             hold->ended = o->remote ? now + hold->ttl + o->margin : JUDGE_NEVER;
         }
-        hold->sure = begins ? judge_hold_renewed(judge, hold, judge_hold_term(judge, hold)) : hold->sure;
+        hold->renewed = begins ? judge_hold_renewed(judge, hold, judge_hold_term(judge, hold)) : hold->renewed;
         if (!begins && now >= judge_hold_assured(judge, hold)) {
-            hold->doubt = true;
+            hold->uncertain = true;
         }
         if (!begins && hold->deadline && !o->remote) { /* its clock has gone on */
             hold->ended = MIN(hold->ended, MAX(hold->deadline, now) + o->margin);
@@ -481,7 +481,7 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         }
         break;
     case JUDGE_FORGOT:
-        hold->doubt = hold->doubt || !mount_calm(judge, hold->claim.mount, now);
+        hold->uncertain = hold->uncertain || !mount_calm(judge, hold->claim.mount, now);
         hold->survives = false;
         hold->token = hold->claim.kind == KIND_TICKET ? 0 : hold->token; /* its number may come again */
         break;
@@ -492,7 +492,7 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         judge_hold_end(judge, hold, now, now, false);
         break;
     case JUDGE_FAILS:
-        hold->doubt = hold->doubt || (begins && hold->closed && hold->begun + o->settle > now);
+        hold->uncertain = hold->uncertain || (begins && hold->closed && hold->begun + o->settle > now);
         break;
     case JUDGE_FULL:
     case JUDGE_MOVED:
@@ -501,18 +501,18 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         hold->ageless = true;
         break;
     case JUDGE_POWER:
-        hold->anew = true;
+        hold->restarts_term = true;
         break;
     case JUDGE_CLOCK:
     case JUDGE_FOREIGN:
     case JUDGE_TROUBLES:
-        hold->doubt = true;
+        hold->uncertain = true;
         hold->timeless = true;
         break;
     }
 }
 
-/* What is kept in memory only begins anew: numbers too. */
+/* A store in memory begins empty, and its numbers begin again. */
 static void trouble_ends_numbers(struct judge *judge)
 {
     GHashTableIter iterator;
@@ -571,7 +571,7 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
         name->foreign = name->foreign || trouble == JUDGE_FAILS; /* what comes back of it later nobody can tell */
         if ((trouble == JUDGE_FORGOT || trouble == JUDGE_MOVED) && name->directory) {
             name->number = -1;
-            name->anew++;
+            name->numbering++;
             name->width_unknown = name->width_unknown || trouble == JUDGE_FORGOT;
         }
         for (guint i = 0; i < name->holds->len; i++) {

@@ -1,4 +1,4 @@
-/* kernel: FUSE as a host's kernel sees it; see kernel.h. */
+/* kernel: FUSE in the kernel of a host; see kernel.h. */
 #include "tests/sim/kernel.h"
 
 #include <errno.h>
@@ -222,7 +222,8 @@ void kernel_abort(struct kernel *kernel)
         kernel_answer(g_ptr_array_remove_index(kernel->processing, 0), -ECONNABORTED);
     }
     g_queue_clear(kernel->interrupts);
-    for (guint i = 0; i < kernel->nodes->len; i++) { /* a thread of the daemon may have one, and runs no more */
+    for (guint i = 0; i < kernel->nodes->len;
+         i++) { /* a thread of the daemon may have one, and does not run any more */
         struct kernel_lock *lock = &((struct kernel_node *)g_ptr_array_index(kernel->nodes, i))->lock;
         lock->readers = 0;
         kernel_give(lock, true);

@@ -1,7 +1,7 @@
-/* kernel: FUSE as a host's kernel sees it: requests, answers and notifications of one mount, its inodes and entries,
- * and the locks of directories and files that its calls hold meanwhile.
+/* kernel: FUSE in the kernel of a host: requests, answers and notifications of one mount, its inodes and entries, and
+ * the locks of directories and files that its calls hold meanwhile.
  *
- * What it does with them, and when it asks at all, follows Linux's fs/fuse and fs/namei.c: see vfs.h for the calls.
+ * It sends requests and handles answers as Linux's fs/fuse and fs/namei.c do; see vfs.h for the calls.
  */
 #ifndef TESTS_SIM_KERNEL_H
 #define TESTS_SIM_KERNEL_H

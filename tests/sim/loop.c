@@ -1,4 +1,4 @@
-/* loop: in place of libev; see loop.h. */
+/* loop: replaces libev; see loop.h. */
 #include "tests/sim/loop.h"
 
 #include <glib.h>
@@ -23,7 +23,7 @@ struct ev_loop {
     int active;                       /* watchers that keep it running */
     bool done, running, turning;
     jmp_buf escape; /* out of the turn */
-    bool stirred;   /* something was told: libev goes once more through what is to be done before it sleeps */
+    bool stirred;   /* a callback ran: libev checks once more for events before it sleeps */
 };
 
 static void loop_look_at_clock(struct ev_loop *loop)

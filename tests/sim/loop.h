@@ -1,7 +1,7 @@
-/* loop: in place of libev, for the simulator's world.
+/* loop: replaces libev in the simulator.
  *
- * What is ready at once is told in drawn order, within its priority.  A loop belongs to the host and the daemon that
- * were current when it was made.
+ * Events that are ready together run in random order within their priority.  A loop belongs to the host and the daemon
+ * that were current when it was made.
  */
 #ifndef TESTS_SIM_LOOP_H
 #define TESTS_SIM_LOOP_H

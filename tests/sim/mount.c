@@ -1,4 +1,5 @@
-/* mount: a simulated host with its daemon; see mount.h.  What session.c does around a descriptor of the kernel. */
+/* mount: a simulated host with its daemon; see mount.h.  Like session.c, around a descriptor of the simulated kernel.
+ */
 #include "tests/sim/mount.h"
 
 #include <errno.h>

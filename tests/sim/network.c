@@ -1,8 +1,8 @@
-/* network: the connections between the daemons and the server; see network.h.
+/* network: the connections between daemons and servers; see network.h.
  *
- * A connection is two queues of packets.  What is cut off waits, and comes when that is over, as TCP does it, unless
- * the daemon has given the connection up.  So a request may be carried out long after it was sent, and again on
- * another.
+ * A connection is two queues of packets.  During a cut packets wait, and arrive afterwards, as with TCP, unless the
+ * daemon has closed the connection.  So a server may carry out a request long after it was sent, and again on another
+ * connection.
  */
 #include "tests/sim/network.h"
 
@@ -37,7 +37,7 @@ struct network_server {
 struct network_socket {
     struct host *host;
     struct network_server *server; /* NULL: not known yet, or there is none */
-    struct redis_client *client;   /* NULL: not connected, or no more */
+    struct redis_client *client;   /* NULL: not connected */
     unsigned references;           /* the descriptor, and events to come */
     GQueue *packets[2];
     bool pumping[2];
@@ -308,7 +308,7 @@ void network_cut(const struct host *host, bool cut)
     }
 }
 
-/* What is on its way to the server comes when the daemon has long been back on another connection, or is lost. */
+/* Data on the way to the server arrives when the daemon has long had another connection, or is lost. */
 static void network_linger(struct network_socket *s)
 {
     int64_t by = world_chance(500) ? world_between(1, 500) * WORLD_MS : 0;

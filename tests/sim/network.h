@@ -1,7 +1,7 @@
-/* network: the connections between the daemons and the servers, in place of sockets and hiredis' reading and writing.
+/* network: the connections between daemons and servers, in place of sockets and of hiredis' reading and writing.
  *
- * What one side says reaches the other later, in order within a connection; each direction can be slow, or silent.  A
- * server is at the socket "/sim/redis", or at an address and port: see nodes.h.
+ * Data of one side reaches the other later, in order within a connection; each direction can be slow or cut.  A server
+ * is at the socket "/sim/redis", or at an address and port: see nodes.h.
  */
 #ifndef TESTS_SIM_NETWORK_H
 #define TESTS_SIM_NETWORK_H
@@ -46,12 +46,12 @@ void network_drop(const struct host *host);
 
 /* Nothing gets through to or from this host, in silence. */
 void network_cut(const struct host *host, bool cut);
-/* Between two places; as often as it was cut it is to be mended. */
+/* Cuts or repairs the network between two places; each cut needs a repair. */
 void network_part(unsigned a, unsigned b, bool cut);
 bool network_is_parted(unsigned a, unsigned b);
 /* All its connections are reset: how many there were. */
 unsigned network_reset(const struct host *host);
-/* What is said on one of its connections from now on takes so much longer, until that is said otherwise. */
+/* Delays all further data on one of its connections, until it is set again. */
 bool network_slow(const struct host *host, bool commands, int64_t by);
 /* Of the next reply only a part comes, and then the connection is reset. */
 bool network_halve_reply(const struct host *host);

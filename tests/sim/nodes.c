@@ -1,4 +1,4 @@
-/* nodes: the machines that servers are on, and what happens between them; see nodes.h. */
+/* nodes: the servers' machines; see nodes.h. */
 #include "tests/sim/nodes.h"
 
 #include <glib.h>
@@ -10,7 +10,7 @@
 #define NODES_TICK (100 * WORLD_MS)
 #define NODES_DOWN_AFTER (500 * WORLD_MS) /* a Sentinel takes a server for down that it has not reached for so long */
 #define NODES_AGAIN (20 * WORLD_MS)
-#define NODES_TOLD                                                                                                     \
+#define NODES_NOTICE                                                                                                   \
     (4 * WORLD_SECOND) /* in that time all mounts have noticed that a server is there again; and one of                \
                         * several masters is given what it lacks when that is renewed next */
 #define NODES_QUORUM 2 /* of three Sentinels */
@@ -280,7 +280,7 @@ static struct node *sentinel_candidate(const struct node *s, unsigned master)
     return best;
 }
 
-/* Who is to be the master of a new epoch; NULL. */
+/* The server to promote in a new epoch, or NULL. */
 static struct node *sentinel_elect(const struct node *s, uint64_t *ret_epoch)
 {
     struct node *best = sentinel_candidate(s, s->chosen);
@@ -359,7 +359,7 @@ static bool nodes_is_closed(const struct node *master)
     return strstr(redis_model_do(master->server, "GET", "lfs:v:lfs:/", NULL), " c ") != NULL;
 }
 
-/* What was sent while it was slow comes late, and what is behind it. */
+/* Data that was sent while it was slow comes late, and so does later data. */
 static bool node_is_late(const struct node *node)
 {
     const struct nodes_packet *last = g_queue_peek_tail(node->packets);
@@ -371,7 +371,7 @@ static bool nodes_has_master(unsigned mount)
     const struct node *master = &nodes.nodes[nodes_master()];
     bool replica = false, well = node_runs(master->server) && node_is_master(master) &&
                                  !network_is_parted(mount, MOUNTS_MAX + master->index) &&
-                                 (nodes.promotions == 0 || world_now() - nodes.changed > NODES_TOLD);
+                                 (nodes.promotions == 0 || world_now() - nodes.changed > NODES_NOTICE);
     for (unsigned i = 0; well && i < nodes.options.count; i++) {
         const struct node *node = &nodes.nodes[i];
         bool other = node != master && node_is_master(node) && node_runs(node->server);
@@ -402,7 +402,7 @@ void nodes_look(void)
             struct node *node = &nodes.nodes[k];
             if (network_is_parted(i, MOUNTS_MAX + k) || !node_runs(node->server)) {
                 int64_t given = nodes_has_sentinels() ? 0 : nodes.options.ttl * WORLD_MS / 3;
-                node->steady[i] = MAX(node->steady[i], world_now() + NODES_TOLD + given);
+                node->steady[i] = MAX(node->steady[i], world_now() + NODES_NOTICE + given);
             }
         }
         if (away != nodes.away[i]) {
@@ -461,7 +461,7 @@ bool nodes_start(unsigned index, bool empty)
     }
     redis_model_set(node->server, REDIS_MODEL_DOWN, false);
     for (unsigned i = 0; i < MOUNTS_MAX; i++) {
-        node->steady[i] = world_now() + NODES_TOLD + (nodes_has_sentinels() ? 0 : term + term / 100);
+        node->steady[i] = world_now() + NODES_NOTICE + (nodes_has_sentinels() ? 0 : term + term / 100);
     }
     network_look_at_server();
     nodes_look();

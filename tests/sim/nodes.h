@@ -1,13 +1,13 @@
-/* nodes: the machines that servers are on, and what happens between them.
+/* nodes: the servers' machines, and what happens between them.
  *
- * With redis there is one.  With replicas there are three, each with a server and a Sentinel: the master sends what is
- * written, a replica says what it has, and if a majority of the Sentinels cannot reach the master one of them makes a
- * replica the master, under a number that grows (epoch); who hears of it later follows.  No server follows an older one
- * than it has followed, and none is promoted that has begun anew and not had the data since.  With redlock there are
- * three or five masters that know nothing of each other.
+ * With redis there is one.  With replicas there are three, each with a server and a Sentinel.  The master sends its
+ * writes and a replica confirms them.  If a majority of the Sentinels cannot reach the master, one of them promotes a
+ * replica, with a growing epoch number; the others follow when they learn of it.  No server follows an older epoch than
+ * it has followed before, and none is promoted that lost its data and has not got them again.  With redlock there are
+ * three or five independent masters.
  *
- * Whether a mount has what it needs is found here, too: the present master with a replica, of an opened store, or a
- * majority of masters that have not been started lately.
+ * This also knows whether a mount can work: with the present master, one of its replicas and an open store, or with a
+ * majority of masters that have not started recently.
  */
 #ifndef TESTS_SIM_NODES_H
 #define TESTS_SIM_NODES_H
@@ -41,9 +41,9 @@ void nodes_look(void);
 
 void nodes_stop(unsigned node, bool stop);
 void nodes_kill(unsigned node);
-/* It is started anew, with all of its data or none; false: a master whose Sentinels have not replaced it yet. */
+/* Starts a server, with all of its data or none; false: it is a master that the Sentinels have not replaced yet. */
 bool nodes_start(unsigned node, bool empty);
-/* What is written reaches it so much later. */
+/* Delays the master's writes to it. */
 void nodes_slow(unsigned node, int64_t by);
 /* As an administrator asks for it, while all is well; false: no replica can be promoted. */
 bool nodes_fail_over(void);

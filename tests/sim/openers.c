@@ -1,7 +1,7 @@
-/* openers: which simulated programs have files of a dead mount open (in place of fs/process/openers.c).
+/* openers: finds the simulated programs that have files of a dead mount open (in place of fs/process/openers.c).
  *
- * A walk sees the descriptors of all processes of the host as they are, but for one now and then that cannot be looked
- * into.  Ends of processes are not reported, so it walks four times a second.
+ * A walk sees the descriptors of all processes of the host; now and then one process cannot be looked into.  It walks
+ * four times a second, because ends of processes are not reported.
  */
 #include <ev.h>
 #include <glib.h>
@@ -25,7 +25,7 @@ struct openers {
     ev_timer timer;
     GPtrArray *files;
     uint64_t walks;
-    bool asked;
+    bool requested;
 };
 
 static unsigned openers_threads(const struct process *process)
@@ -52,7 +52,7 @@ static void openers_judge(struct openers *o, struct openers_file *file)
 {
     GArray *found = g_array_new(FALSE, FALSE, sizeof(struct openers_process));
     const struct process *process;
-    bool sure = true;
+    bool complete = true;
     for (size_t i = 0; (process = process_nth(i)); i++) {
         if (process->host != o->host || process->state >= PROCESS_ZOMBIE) {
             continue;
@@ -65,19 +65,19 @@ static void openers_judge(struct openers *o, struct openers_file *file)
                                       .uid = process->uid,
                                       .single_threaded = openers_threads(process) == 1,
                                       .unseen = unseen};
-        sure = sure && one.owner;
+        complete = complete && one.owner;
         if (one.owner) {
             g_array_append_val(found, one);
         }
     }
-    openers_files_report(file, found, !sure, file->device == o->own_device);
+    openers_files_report(file, found, !complete, file->device == o->own_device);
 }
 
 static void openers_walk(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct openers *o = timer->data;
     (void)loop, (void)events;
-    o->asked = false;
+    o->requested = false;
     o->walks++;
     for (guint i = 0; i < o->files->len; i++) {
         struct openers_file *file = g_ptr_array_index(o->files, i);
@@ -92,7 +92,7 @@ static void openers_walk(struct ev_loop *loop, ev_timer *timer, int events)
     }
     if (o->files->len) {
         ev_timer_stop(o->loop, &o->timer);
-        ev_timer_set(&o->timer, o->asked ? OPENERS_TOGETHER : OPENERS_PAUSE, 0);
+        ev_timer_set(&o->timer, o->requested ? OPENERS_TOGETHER : OPENERS_PAUSE, 0);
         ev_timer_start(o->loop, &o->timer);
     }
 }
@@ -134,7 +134,7 @@ struct openers_file *openers_add(struct openers *o, dev_t device, ino_t inode, s
 
 void openers_ask(struct openers *o)
 {
-    o->asked = true;
+    o->requested = true;
     if (!ev_is_active(&o->timer)) {
         ev_timer_set(&o->timer, OPENERS_TOGETHER, 0);
         ev_timer_start(o->loop, &o->timer);
@@ -143,7 +143,7 @@ void openers_ask(struct openers *o)
 
 bool openers_is_wanted(const struct openers *o)
 {
-    return o->asked;
+    return o->requested;
 }
 
 void openers_set_waited_for(struct openers *o, bool waited_for)

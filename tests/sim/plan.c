@@ -1,8 +1,8 @@
-/* plan: what happens in a world, drawn from its seed; see plan.h.
+/* plan: draws the events of a world from its seed; see plan.h.
  *
- * Each world draws its own habits (which calls are frequent, how many names there are, how long its pauses are): a
- * hundred worlds with habits find more than a hundred that are all alike.  Many calls come as the idioms of real
- * programs: what touch(1) or flock(1) do, one after another.
+ * Each world draws its own habits: which calls are frequent, how many names there are, how long pauses are.  A hundred
+ * different worlds find more than a hundred similar ones.  Many calls come in the sequences of real programs such as
+ * touch(1) and flock(1).
  */
 #include "tests/sim/plan.h"
 
@@ -44,7 +44,7 @@ enum plan_idiom {
     IDIOM_TOO_LARGE, /* a write that fails, and then close */
     IDIOM_LOSE,      /* to somebody who breaks it */
     IDIOM_GUARD,     /* the same, who keeps others off for a while */
-    IDIOM_KIN,       /* flock and fcntl through one file */
+    IDIOM_IDENTITY,  /* flock and fcntl through one file */
     IDIOM_RIGHTS,    /* another user reads it */
     IDIOM_INTRUDE,   /* change it through an idle file */
     IDIOM_BEGIN,
@@ -190,7 +190,7 @@ static void plan_look(const struct plan_subject *s)
     act->flags = plan_flock();
 }
 
-/* Who has just asked for a lock looks at what it got: what is never looked at cannot be seen to be wrong. */
+/* After a claim a process looks at the result, because a fault that nobody looks at is not found. */
 static void plan_look_at_own(const struct plan_subject *s, unsigned slot)
 {
     static const enum plan_attribute attributes[] = {PLAN_TOKEN, PLAN_TOKEN, PLAN_TOKEN,  PLAN_STATE,
@@ -253,7 +253,7 @@ static void plan_take(const struct plan_subject *s)
     }
 }
 
-/* What is on disk is there again, or asked for again of a server. */
+/* Recovers locks from the disk, or from a server. */
 static void plan_crash(const struct plan_subject *s)
 {
     bool server = s->plan->options.store == MOUNT_REDIS;
@@ -387,7 +387,7 @@ static void plan_guard(const struct plan_subject *s)
     plan_take(&next);
 }
 
-static void plan_kin(const struct plan_subject *s)
+static void plan_identity(const struct plan_subject *s)
 {
     struct plan_subject other = plan_another(s, false);
     plan_open(s, O_RDWR | O_CREAT);
@@ -630,8 +630,8 @@ static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
     case IDIOM_GUARD:
         plan_guard(&s);
         break;
-    case IDIOM_KIN:
-        plan_kin(&s);
+    case IDIOM_IDENTITY:
+        plan_identity(&s);
         break;
     case IDIOM_RIGHTS:
         plan_rights(&s);

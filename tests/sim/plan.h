@@ -1,7 +1,7 @@
-/* plan: what happens in a world, drawn from its seed before it begins.
+/* plan: the events of a world, drawn from its seed before it begins.
  *
- * An act is a system call of one of the programs, something that happens to a program, or a fault.  Each stands for
- * itself: without it the others are still a plan, so a plan can be made smaller until only what matters is left.
+ * An act is a system call of a program, an event of a program such as its death, or a fault.  Acts do not depend on
+ * each other: without one of them the rest is still a plan, so a plan can be reduced to the acts that matter.
  */
 #ifndef TESTS_SIM_PLAN_H
 #define TESTS_SIM_PLAN_H

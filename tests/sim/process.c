@@ -1,4 +1,4 @@
-/* process: the simulated programs' processes; see process.h.  What a daemon asks is in fs/process/process.h. */
+/* process: the processes of simulated programs; see process.h.  fs/process/process.h has the functions for daemons. */
 #include "tests/sim/process.h"
 
 #include <errno.h>

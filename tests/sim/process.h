@@ -1,7 +1,7 @@
-/* process: the simulated programs' processes, and what a daemon can learn of them (in place of fs/process/process.c).
+/* process: the processes of simulated programs, and what a daemon can learn of them (in place of fs/process/process.c).
  *
- * A process has threads, each a task; it becomes a zombie when the last has ended, and is gone when its parent has
- * waited for it.  Pids are few, so that they come again soon.
+ * A process has threads, each a task.  It becomes a zombie when the last has ended, and is gone when its parent has
+ * waited for it.  There are few pids, so that they are used again soon.
  */
 #ifndef TESTS_SIM_PROCESS_H
 #define TESTS_SIM_PROCESS_H

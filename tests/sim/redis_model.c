@@ -97,7 +97,7 @@ static void expire(struct redis_model *m, int db, const struct slice *key)
     g_string_free(name, TRUE);
 }
 
-/* When a key expires that is to be deleted though nobody asks for it; INT64_MAX: none does. */
+/* When the next key expires that is deleted without an access; INT64_MAX: none. */
 static int64_t next_expiry(const struct redis_model *m)
 {
     if (m->data.soonest == INT64_MAX || m->state[REDIS_MODEL_REPLICA] || m->state[REDIS_MODEL_BUSY] ||
@@ -252,7 +252,7 @@ static void tell_change(struct redis_model *m, struct redis_client *watcher, con
     }
     GString *text = g_string_new("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n");
     g_string_append_len(text, what, (gssize)length);
-    m->counts.told++;
+    m->counts.reported++;
     model_deliver(to, text->str, text->len);
     g_string_free(text, TRUE);
 }
@@ -279,7 +279,7 @@ void model_changed(struct redis_model *m, int db, const struct slice *key)
     for (guint i = 0; i < watchers->len; i++) {
         struct redis_client *watcher = model_client_find(m, g_array_index(watchers, uint64_t, i));
         if (watcher && watcher->tracking && watcher == m->current) {
-            g_ptr_array_add(m->told_later, g_string_new_len(key->data, (gssize)key->length));
+            g_ptr_array_add(m->report_later, g_string_new_len(key->data, (gssize)key->length));
         } else if (watcher && watcher->tracking) {
             tell_key(m, watcher, key);
         }
@@ -289,11 +289,11 @@ void model_changed(struct redis_model *m, int db, const struct slice *key)
 
 static void tell_later(struct redis_model *m, struct redis_client *client)
 {
-    for (guint i = 0; i < m->told_later->len; i++) {
-        const GString *key = m->told_later->pdata[i];
+    for (guint i = 0; i < m->report_later->len; i++) {
+        const GString *key = m->report_later->pdata[i];
         tell_key(m, client, &(struct slice){key->str, key->len});
     }
-    g_ptr_array_set_size(m->told_later, 0);
+    g_ptr_array_set_size(m->report_later, 0);
 }
 
 void model_flush_watched(struct redis_model *m)
@@ -794,7 +794,7 @@ static void begin_run(struct redis_model *m)
     model_data_settle(&m->data);
 }
 
-static void go_on(struct redis_model *m)
+static void model_continue(struct redis_model *m)
 {
     struct redis_client *client;
     model_replica_work(m);
@@ -815,7 +815,7 @@ void redis_model_set(struct redis_model *m, enum redis_model_state state, bool o
     } else if (state == REDIS_MODEL_DOWN) {
         begin_run(m);
     } else if (state == REDIS_MODEL_PAUSED && !on) {
-        go_on(m);
+        model_continue(m);
     }
 }
 
@@ -997,7 +997,7 @@ struct redis_model *redis_model_new(const struct redis_model_options *options)
     m->refusal = g_string_new(NULL);
     TAILQ_INIT(&m->clients);
     m->watched = g_hash_table_new_full(slice_hash, slice_equal, free_slice, free_ids);
-    m->told_later = g_ptr_array_new_with_free_func(free_string);
+    m->report_later = g_ptr_array_new_with_free_func(free_string);
     m->foreign = client_new(m, NULL);
     model_data_init(&m->data, options->undo);
     m->commands = index_commands();
@@ -1020,7 +1020,7 @@ void redis_model_free(struct redis_model *m)
     model_data_clear(&m->data);
     g_hash_table_unref(m->commands);
     g_hash_table_unref(m->watched);
-    g_ptr_array_unref(m->told_later);
+    g_ptr_array_unref(m->report_later);
     g_string_free(m->refusal, TRUE);
     g_rand_free(m->random);
     g_free(m->password);

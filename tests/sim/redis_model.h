@@ -1,22 +1,20 @@
 /* redis_model: a Redis server as an object, for the simulator.
  *
- * It has no descriptor, no thread and no time of its own: bytes go in and out by
- * calls, and time is a function, so the same seed, times and bytes give the same
- * answers.  It speaks RESP2.  Scripts run as they are sent, on an embedded Lua
- * 5.1; of commands it knows those of its table, which check_redis_like compares
- * with a real server's, and answers any other with an error.
+ * It has no descriptor, no thread and no clock of its own: bytes go in and out by calls, and time is a function.  So
+ * the same seed, times and bytes give the same answers.  It speaks RESP2.  It runs scripts as they are sent, on an
+ * embedded Lua 5.1.  It knows the commands of its table, which check_redis_like compares with a real server, and
+ * answers any other with an error.
  *
- * Times are in µs.  Nothing of this may be called from inside `ready`: note there
- * what is to be looked at.
+ * Times are in µs.  Call nothing of this from inside `ready`: only note the connection there.
  *
- * redis_model.c    the server: connections, states, faults
- * redis_model_data.c     keys and what stands at them; expiry; what a restart loses
+ * redis_model.c          the server: connections, states, faults
+ * redis_model_data.c     keys and their values; expiry; what a restart loses
  * redis_model_command.c  commands about keys, strings, hashes, sets and lists
  * redis_model_zset.c     commands about sorted sets
  * redis_model_talk.c     commands about the server, connections, channels and scripts
  * redis_model_lua.c      scripts
  * redis_model_pack.c     the library cmsgpack of scripts
- * redis_model_replica.c  what replicas are sent, and how many have it; Sentinels
+ * redis_model_replica.c  replication; Sentinels
  */
 #ifndef TESTS_SIM_REDIS_MODEL_H
 #define TESTS_SIM_REDIS_MODEL_H
@@ -63,8 +61,8 @@ void *redis_client_user(const struct redis_client *client);
 struct redis_model *redis_client_model(const struct redis_client *client);
 /* The client closes it, and it is freed.  NULL is allowed. */
 void redis_client_close(struct redis_client *client);
-/* Bytes of the client, in pieces of any size.  What is complete is carried out before it returns, unless the server is
- * paused: then when it goes on. */
+/* Bytes of the client, in pieces of any size.  Complete commands are carried out before it returns, or when a paused
+ * server continues. */
 void redis_client_send(struct redis_client *client, const void *data, size_t length);
 /* Bytes for the client: how many there are; takes at most `size` of them. */
 size_t redis_client_pending(const struct redis_client *client);
@@ -104,7 +102,7 @@ void redis_model_refuse(struct redis_model *model, const char *error, unsigned t
 void redis_model_kill_scripts(struct redis_model *model, unsigned times);
 /* Whether there will be such a command, or script. */
 bool redis_model_is_to_fail(const struct redis_model *model);
-/* Who does not give it is answered NOAUTH; NULL: nobody needs one. */
+/* Clients without it get NOAUTH; NULL: none is needed. */
 void redis_model_set_password(struct redis_model *model, const char *password);
 /* Its clock is stepped by so much, either way. */
 void redis_model_step(struct redis_model *model, int64_t by);
@@ -127,7 +125,8 @@ struct redis_model_change *redis_model_change_copy(const struct redis_model_chan
 void redis_model_change_free(struct redis_model_change *change); /* NULL is allowed */
 /* What the master has sent. */
 void redis_model_apply(struct redis_model *model, const struct redis_model_change *change);
-/* That replica of it has all up to there; what is told in another order takes nothing back.  Or it is gone. */
+/* The replica has confirmed all up to `offset`; a lower one later changes nothing.  redis_model_forget_replica: it is
+ * gone. */
 void redis_model_acknowledge(struct redis_model *model, unsigned replica, uint64_t offset);
 void redis_model_forget_replica(struct redis_model *model, unsigned replica);
 /* REPLICAOF by a Sentinel, which ends all connections: of nobody, and then it is a master with another replication id;
@@ -161,7 +160,7 @@ struct redis_model_counts {
     uint64_t expired;  /* keys */
     uint64_t messages; /* delivered, of channels */
     uint64_t unheard;  /* messages that nobody was subscribed to */
-    uint64_t told;     /* keys that were watched (CLIENT TRACKING) and changed */
+    uint64_t reported; /* keys that were watched (CLIENT TRACKING) and changed */
     uint64_t cut;      /* connections that the server has closed */
     uint64_t longest;  /* calls of the longest script */
 };

@@ -671,7 +671,7 @@ static void run_sismember(struct model_call *call)
     }
 }
 
-/* A cursor is the serial of the last member that was told. */
+/* A cursor is the serial of the last member that was returned. */
 static void run_sscan(struct model_call *call)
 {
     struct model_value *set;

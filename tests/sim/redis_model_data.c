@@ -1,4 +1,4 @@
-/* redis_model_data: keys and what stands at them; what a restart loses. */
+/* redis_model_data: keys and their values; what a restart loses. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* redis_model_lua: scripts, as they are sent, on an embedded Lua 5.1. */
+/* redis_model_lua: runs scripts on an embedded Lua 5.1. */
 #include <fcntl.h>
 #include <lauxlib.h>
 #include <lua.h>

@@ -1,4 +1,5 @@
-/* redis_model_pack: the library cmsgpack of scripts, byte for byte as a server's: what it packs is kept at keys. */
+/* redis_model_pack: the library cmsgpack of scripts; its output has the same bytes as a server's, because it is stored.
+ */
 #include <lauxlib.h>
 #include <lua.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* private: what the files of the model share. */
+/* redis_model_private: shared by the files of the model. */
 #ifndef TESTS_SIM_REDIS_MODEL_PRIVATE_H
 #define TESTS_SIM_REDIS_MODEL_PRIVATE_H
 
@@ -108,22 +108,22 @@ void model_data_clear(struct model_data *data);
 
 /* NULL: nothing there, whatever its deadline. */
 struct model_value *model_data_get(struct model_data *data, int db, const struct slice *key);
-/* What is there is about to be changed: so that it can be lost. */
+/* Call it before a change of the key, so that the change can be lost. */
 void model_data_touch(struct model_data *data, int db, const struct slice *key);
-/* What is there is replaced by an empty value that does not expire. */
+/* Replaces the key's value by an empty one that does not expire. */
 struct model_value *model_data_create(struct model_data *data, int db, const struct slice *key, enum model_type type);
 void model_data_delete(struct model_data *data, int db, const struct slice *key);
 void model_data_expire(struct model_data *data, struct model_value *value, int64_t at);
 bool model_data_is_empty(const struct model_value *value);
 void model_data_flush(struct model_data *data, int db); /* -1: all */
-/* What is at the keys that were changed since the last call of model_data_commit, or (`all`) at all keys. */
+/* The values of the keys that were changed since the last model_data_commit, or (`all`) of all keys. */
 struct redis_model_change *model_data_change(const struct model_data *data, bool all);
 void model_data_apply(struct model_data *data, const struct redis_model_change *change);
-/* What was changed since the last call is one write. True if there was any. */
+/* Makes one write of the changes since the last call.  True if there were any. */
 bool model_data_commit(struct model_data *data);
 /* The last writes are undone; returns how many. */
 size_t model_data_lose(struct model_data *data, size_t count);
-/* What has been is forgotten: nothing of it can be lost. */
+/* Earlier changes can no longer be lost. */
 void model_data_settle(struct model_data *data);
 /* Values in order of their keys; the caller frees the array. */
 GPtrArray *model_data_sorted(const struct model_data *data, int db);
@@ -162,8 +162,8 @@ struct redis_model {
     int64_t started; /* by `now` */
     uint64_t ids;
     TAILQ_HEAD(, redis_client) clients;
-    GHashTable *watched;   /* key -> GArray of ids of clients that want to know (CLIENT TRACKING) */
-    GPtrArray *told_later; /* struct slice: keys of the client whose command runs, that wants to know itself */
+    GHashTable *watched;     /* key -> GArray of ids of clients that want to know (CLIENT TRACKING) */
+    GPtrArray *report_later; /* struct slice: keys of the client whose command runs, that wants to know itself */
     GString *refusal;
     unsigned refusals;
     unsigned kills;
@@ -229,7 +229,7 @@ void model_deliver(struct redis_client *client, const char *data, size_t length)
 /* A key was changed, or deleted, or has expired. */
 void model_changed(struct redis_model *m, int db, const struct slice *key);
 void model_forget_scripts(struct redis_model *m);
-/* What was changed is one write, and replicas are sent it. */
+/* Makes one write of the changes, and sends it to the replicas. */
 void model_commit(struct redis_model *m);
 char *model_new_id(struct redis_model *m);
 /* It may say something again. */
@@ -243,13 +243,14 @@ int64_t model_replica_next(const struct redis_model *m);
 /* Answers those that wait and have what they wait for, or do so for too long. */
 void model_replica_work(struct redis_model *m);
 
-/* What forbids a write: an error, or NULL. */
+/* The error for a write, or NULL if it is allowed. */
 const char *model_write_refusal(const struct redis_model *m);
 extern const char MODEL_OOM[], MODEL_MASTERDOWN[];
 
 /* --- values, as commands see them --- */
 
-/* What is there, if it has not expired; says WRONGTYPE and returns false if it is of another type (MODEL_ANY: none is).
+/* The key's value, if it has not expired; answers WRONGTYPE and returns false if it is of another type (MODEL_ANY: none
+ * is).
  */
 bool model_look(struct model_call *call, const struct slice *key, enum model_type type, struct model_value **ret_value);
 /* The same, to be changed. */

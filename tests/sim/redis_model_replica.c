@@ -1,6 +1,6 @@
-/* redis_model_replica: what replicas are sent, and how many have it; Sentinels.
+/* redis_model_replica: the data for replicas, and their confirmations; Sentinels.
  *
- * How it gets to them is the caller's: see nodes.c.
+ * nodes.c transports them.
  */
 #include "tests/sim/redis_model_private.h"
 

@@ -1,7 +1,7 @@
-/* redis_model_server: the simulator's Redis server as a program, in place of redis-server: the tests that start one
- * have it with REDIS_SERVER.
+/* redis_model_server: the simulator's Redis server as a program, in place of redis-server, for tests that start a
+ * server (REDIS_SERVER).
  *
- * Of its arguments it knows --port, --unixsocket and --requirepass; it keeps nothing on disk, and has no replicas.
+ * It knows the arguments --port, --unixsocket and --requirepass, keeps nothing on disk, and has no replicas.
  */
 #include <ev.h>
 #include <glib.h>

@@ -323,7 +323,7 @@ static unsigned clients_of(const struct redis_model *m)
     return count;
 }
 
-/* What is looked at when a mount comes up; sections are not told apart. */
+/* The fields that a mount reads when it comes up; sections are not distinguished. */
 static void run_info(struct model_call *call)
 {
     const struct redis_model *m = call->m;

@@ -124,7 +124,7 @@ static struct span span_of_limits(const struct model_value *zset, const struct l
                          count_before(zset, &limits[1], by_name, true) - 1};
 }
 
-/* --- what is told of a part --- */
+/* --- replies with a range --- */
 
 static void say_span(struct model_call *call, const struct model_value *zset, struct span span, bool reverse,
                      bool scores)
@@ -421,7 +421,7 @@ static void add_all(struct model_call *call, struct adding a, size_t at)
 {
     struct model_value *zset;
     int64_t added = 0, changed = 0;
-    double score, told = 0;
+    double score, score_given = 0;
     bool fresh = false;
     for (size_t i = at; i < call->argc; i += 2) {
         if (!slice_score(&call->argv[i], &score)) {
@@ -439,21 +439,21 @@ static void add_all(struct model_call *call, struct adding a, size_t at)
     for (size_t i = at; zset && i < call->argc; i += 2) {
         slice_score(&call->argv[i], &score);
         const struct model_ranked *ranked = model_zset_find(&zset->zset, &call->argv[i + 1]);
-        told = a.increment && ranked ? ranked->score + score : score;
-        if (isnan(told)) {
+        score_given = a.increment && ranked ? ranked->score + score : score;
+        if (isnan(score_given)) {
             model_say_error(call, "ERR resulting score is not a number (NaN)");
             return;
         }
-        done = add_one(&a, zset, &call->argv[i + 1], told, &fresh);
+        done = add_one(&a, zset, &call->argv[i + 1], score_given, &fresh);
         added += done && fresh;
         changed += done;
-        done = done || (ranked && !a.if_none && !a.greater && !a.less && told == ranked->score);
+        done = done || (ranked && !a.if_none && !a.greater && !a.less && score_given == ranked->score);
     }
     if (changed) {
         model_close(call, key_of(call));
     }
     if (a.increment && done) {
-        model_say_score(call, told);
+        model_say_score(call, score_given);
     } else if (a.increment) {
         model_say_nil(call);
     } else {

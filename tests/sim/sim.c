@@ -1,13 +1,12 @@
-/* sim: many worlds, one after another, each from its seed.
+/* sim: runs worlds, each from its seed.
  *
  *     sim [-n SEEDS] [-f FIRST] [-o OPERATIONS] [-s STORE] [-w] [-j JOBS] [-q]
  *                                  the worlds of so many seeds; -w: without faults, -q: without stories
- *     sim -1 SEED [-t] [-r]                                                    one of them: its story, its trace (-t),
- * the sum of its trace (-r)
+ *     sim -1 SEED [-t] [-r]        one world: its story, its trace (-t), the checksum of its trace (-r)
  *
- * Each world runs in a process of its own, so that it begins with the same memory whatever was before; so the addresses
- * of things, by which tables are ordered, are the same too.  A world in which a rule is broken is run again with less
- * and less of its plan, as long as the rule is still broken, and what is left is told as a story.
+ * Each world runs in a process of its own, so that it begins with the same memory; so addresses, by which tables are
+ * ordered, are the same too.  If a world breaks a rule, its plan is reduced as long as the rule is still broken, and
+ * the rest is printed as a story.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -34,7 +33,7 @@
 #include "tests/sim/zookeeper_model.h"
 
 #define SIM_JOBS_MAX 16
-#define SIM_BROKEN_MAX 5 /* seeds that are told */
+#define SIM_BROKEN_MAX 5 /* seeds to print */
 #define SIM_SHRINK_SECONDS 30.0
 #define SIM_SECONDS 60 /* of processor time: a world that takes longer hangs */
 
@@ -151,7 +150,7 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
         .ttl = plan->options.ttl * WORLD_MS,
         .settle = WORLD_SECOND,
         .margin = 2 * WORLD_SECOND + (session ? (session + 4000) * WORLD_MS : 0), /* and two ticks */
-        .belief = (session / 2 - MIN(session / 8, 1000)) * WORLD_MS,
+        .validity = (session / 2 - MIN(session / 8, 1000)) * WORLD_MS,
         .remote = mount_is_redis(plan->options.store) || zookeeper,
         .moves = mount_has_nodes(plan->options.store),
         .unfair = plan->options.store == MOUNT_REDLOCK,
@@ -178,8 +177,8 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
     for (unsigned i = 0; i < plan->mounts; i++) {
         mount_start(mounts[i]);
     }
-    bool young = plan->options.store == MOUNT_REDLOCK; /* servers that have begun lately grant nothing */
-    world_run(100 * WORLD_MS + (young ? plan->options.ttl * WORLD_MS * 11 / 10 + 3 * WORLD_SECOND : 0));
+    bool held_off = plan->options.store == MOUNT_REDLOCK; /* servers that have begun lately grant nothing */
+    world_run(100 * WORLD_MS + (held_off ? plan->options.ttl * WORLD_MS * 11 / 10 + 3 * WORLD_SECOND : 0));
     sim_run_all(&sim);
     sim_calm_down(plan, mounts);
     g_autofree char *left = user_list_all(0);
@@ -214,7 +213,7 @@ static struct result *sim_share(size_t count)
     return mmap(NULL, count * sizeof(struct result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
-/* What its world says goes to `output`, or nowhere. */
+/* The output of its world goes to `output`, or nowhere. */
 static pid_t sim_fork(struct plan *plan, struct result *result, const char *output, bool story, bool trace)
 {
     memset(result, 0, sizeof *result);
@@ -383,7 +382,7 @@ static int sim_many(void)
     pid_t pids[SIM_JOBS_MAX] = {0};
     struct total total = {0};
     struct result broken[SIM_BROKEN_MAX];
-    unsigned jobs = MIN(arguments.jobs, SIM_JOBS_MAX), running = 0, told = 0;
+    unsigned jobs = MIN(arguments.jobs, SIM_JOBS_MAX), running = 0, shown = 0;
     uint64_t next = arguments.first, end = arguments.first + arguments.seeds;
     double began = sim_seconds();
     while (next < end || running) {
@@ -401,8 +400,8 @@ static int sim_many(void)
             if (pids[i] == pid) {
                 bool well = sim_settle(&results[i], status);
                 sim_add(&total, &results[i], well);
-                if (!well && told < SIM_BROKEN_MAX) {
-                    broken[told++] = results[i];
+                if (!well && shown < SIM_BROKEN_MAX) {
+                    broken[shown++] = results[i];
                 }
                 pids[i] = 0;
                 running--;
@@ -410,7 +409,7 @@ static int sim_many(void)
         }
     }
     sim_print(&total, MAX(sim_seconds() - began, 0.001));
-    for (unsigned i = 0; i < told && !arguments.quiet; i++) {
+    for (unsigned i = 0; i < shown && !arguments.quiet; i++) {
         sim_tell(broken[i].seed, broken[i].rule);
     }
     return total.broken ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -1,6 +1,6 @@
-/* still_clock: to be preloaded into a redis-server, whose clock is then a number in a file.
+/* still_clock: preloaded into a redis-server, it replaces the server's clock by a number in a file.
  *
- * REDIS_STILL_CLOCK names the file: 8 bytes, µs since the epoch, in this machine's order.
+ * REDIS_STILL_CLOCK names the file: 8 bytes, µs since the epoch, in this machine's byte order.
  */
 #include <fcntl.h>
 #include <stdint.h>

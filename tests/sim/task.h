@@ -1,7 +1,7 @@
-/* task: the threads of simulated programs and daemons, one of which runs at a time.
+/* task: the threads of simulated programs and daemons; one of them runs at a time.
  *
- * A task runs until it waits; then the world goes on with something else.  What a daemon asks of pthread_ and g_thread_
- * comes here (see sim_wraps in Makefile.am): its threads are tasks too.
+ * A task runs until it waits; then the world chooses the next event.  The daemons' calls of pthread_ and g_thread_ come
+ * here (see sim_wraps in Makefile.am): their threads are tasks too.
  */
 #ifndef TESTS_SIM_TASK_H
 #define TESTS_SIM_TASK_H

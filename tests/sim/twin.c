@@ -1,4 +1,4 @@
-/* twin: a real redis-server and a redis_model that are told the same. */
+/* twin: a real redis-server and a redis_model with the same input. */
 #include "tests/sim/twin.h"
 
 #include <check.h>
@@ -17,7 +17,7 @@
 #include "tests/support/redis_server.h"
 #include "tests/support/scratch.h"
 
-enum { TOLD = 40, PATIENCE = 20000, SHOWN = 300 };
+enum { HISTORY_LINES = 40, POLL_MS = 20000, SHOWN = 300 };
 
 #define EPOCH INT64_C(1700000000000000) /* µs: what both clocks show at first */
 
@@ -28,7 +28,7 @@ struct twin {
     redisReader *reader;
     GString *bytes; /* of the reply that is being read, and behind it */
     GString *reply;
-    void (*told)(void *arg, const char *data, size_t length);
+    void (*on_message)(void *arg, const char *data, size_t length);
     void *arg;
 };
 
@@ -69,7 +69,7 @@ static void note(const struct twin *twin, const struct twin_word *words, size_t 
         g_free(word);
     }
     g_queue_push_tail(&history, g_string_free(line, FALSE));
-    if (history.length > TOLD) {
+    if (history.length > HISTORY_LINES) {
         g_free(g_queue_pop_head(&history));
     }
 }
@@ -90,7 +90,7 @@ static void read_more(struct twin *twin)
 {
     struct pollfd poll_for = {.fd = twin->fd, .events = POLLIN};
     char data[65536];
-    if (poll(&poll_for, 1, PATIENCE) != 1) {
+    if (poll(&poll_for, 1, POLL_MS) != 1) {
         stop("the server says nothing", NULL, NULL);
     }
     ssize_t length = read(twin->fd, data, sizeof data);
@@ -181,7 +181,7 @@ static bool is_word(const struct twin_word *word, const char *text)
     return word->length == strlen(text) && g_ascii_strncasecmp(word->data, text, word->length) == 0;
 }
 
-/* Hashes and sets are told in whatever order. */
+/* Hashes and sets are returned in any order. */
 static bool has_no_order(const struct twin_word *words, size_t count)
 {
     static const char *const names[] = {"smembers", "sscan", "hgetall", "hkeys", "hvals"};
@@ -214,7 +214,7 @@ static void remember_script(const struct twin_word *words, size_t count)
     }
 }
 
-/* What others were sent meanwhile. */
+/* Messages that other connections got meanwhile. */
 static void compare_messages(void)
 {
     struct twin *twin;
@@ -227,8 +227,8 @@ static void compare_messages(void)
                 memcmp(twin->reply->str, model->str + at, twin->reply->len) != 0) {
                 stop("a message differs", twin->reply, model);
             }
-            if (twin->told) {
-                twin->told(twin->arg, twin->reply->str, twin->reply->len);
+            if (twin->on_message) {
+                twin->on_message(twin->arg, twin->reply->str, twin->reply->len);
             }
             at += twin->reply->len;
         }
@@ -346,9 +346,9 @@ void twin_close(struct twin *twin)
     g_free(twin);
 }
 
-void twin_listen(struct twin *twin, void (*told)(void *arg, const char *data, size_t length), void *arg)
+void twin_listen(struct twin *twin, void (*on_message)(void *arg, const char *data, size_t length), void *arg)
 {
-    twin->told = told;
+    twin->on_message = on_message;
     twin->arg = arg;
 }
 
@@ -474,7 +474,7 @@ static void catch_up(void)
     freeReplyObject(reply);
 }
 
-/* What is said of the run of the server, by scripts too, is of one run. */
+/* Replaces the run id, which differs between the two, also in replies of scripts. */
 static void be_the_same_run(void)
 {
     redisReply *reply = redisCommand(admin, "INFO");

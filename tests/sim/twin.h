@@ -1,10 +1,7 @@
-/* twin: a real redis-server and a redis_model that are told the same, at the same
- * time, and must say the same.
+/* twin: a real redis-server and a redis_model that get the same input at the same time, and must give the same answers.
  *
- * The server's clock stands still but for twin_pass and twin_step (still_clock.c is
- * preloaded into it), and it deletes keys that have expired only when it meets them,
- * as a model does that is not told to work.  What differs ends the check, with the
- * commands that led there.
+ * The server's clock (still_clock.c) moves only by twin_pass and twin_step, and the server deletes expired keys only
+ * when it meets them, like the model.  A difference ends the check, with the commands that led to it.
  */
 #ifndef TESTS_SIM_TWIN_H
 #define TESTS_SIM_TWIN_H
@@ -34,8 +31,8 @@ void twin_step(int64_t us);
 struct twin;
 struct twin *twin_connect(void);
 void twin_close(struct twin *twin);
-/* What it was sent: set by the caller, who is told; NULL: nobody. */
-void twin_listen(struct twin *twin, void (*told)(void *arg, const char *data, size_t length), void *arg);
+/* Sets the caller's function for messages; NULL: none. */
+void twin_listen(struct twin *twin, void (*on_message)(void *arg, const char *data, size_t length), void *arg);
 
 /* Of a word; strings may have any bytes. */
 struct twin_word {

@@ -1,4 +1,4 @@
-/* user: the programs of a world, and what they tell the judge; see user.h. */
+/* user: the programs of a world, and their reports to the judge; see user.h. */
 #include "tests/sim/user.h"
 
 #include <errno.h>
@@ -155,7 +155,7 @@ static void user_answer(struct program *p, const struct judge_call *call, struct
     p->thread.call = 0;
     p->thread.signalled = false;
     if (p->thread.killed) {
-        return; /* nobody is left to be told */
+        return; /* no process is left to report to */
     }
     answer->id = call->id;
     answer->when = world_now();
@@ -665,7 +665,7 @@ static void user_reap(void *arg)
     process_is_gone(process);
 }
 
-/* do_exit: the memory, then the descriptors, then the parent is told. */
+/* do_exit: frees the memory, closes the descriptors, then notifies the parent. */
 static void user_bury(struct program *p)
 {
     struct process *process = p->process;

@@ -1,4 +1,4 @@
-/* user: the programs of a world, what they call, and what they tell the judge of it. */
+/* user: the programs of a world: their calls, and their reports of these to the judge. */
 #ifndef TESTS_SIM_USER_H
 #define TESTS_SIM_USER_H
 

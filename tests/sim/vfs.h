@@ -1,8 +1,8 @@
-/* vfs: the system calls of simulated programs, as Linux makes FUSE requests of them.
+/* vfs: the system calls of simulated programs, which make FUSE requests as Linux does.
  *
- * Each is called in a thread's task, with a path below the mount ("q/job-", "" is its top), and returns 0 or a count,
- * or -errno.  The locks of directories and files are taken as fs/namei.c and fs/fuse do; a call that is told ESTALE is
- * tried once more, with every entry asked for again.
+ * Each is called in a thread's task, with a path below the mount ("q/job-"; "" is the top directory), and returns 0, a
+ * count, or -errno.  It takes the locks of directories and files as fs/namei.c and fs/fuse do.  After ESTALE a call is
+ * tried once more with new look-ups.
  */
 #ifndef TESTS_SIM_VFS_H
 #define TESTS_SIM_VFS_H

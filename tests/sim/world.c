@@ -1,4 +1,4 @@
-/* world: time, chance, and who runs next; see world.h. */
+/* world: time, chance, and the choice of the next event; see world.h. */
 #include "tests/sim/world.h"
 
 #include <glib.h>

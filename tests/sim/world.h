@@ -1,9 +1,9 @@
-/* world: time, chance, and who runs next.
+/* world: time, chance, and the choice of the next event.
  *
- * One world is one process: it has one true time, one source of chance, and hosts whose clocks follow the true time
- * each in its way.  What happens is the run of a task (a thread of a simulated program, or of a daemon), a turn of a
- * daemon's event loop, or a thing that was put off until a time; which of those that can be next is drawn.  Nothing of
- * the real machine is looked at, so the same seed gives the same world.
+ * One world is one process.  It has one true time, one source of chance, and hosts whose clocks each follow the true
+ * time in their own way.  An event is the run of a task (a thread of a simulated program or daemon), a turn of a
+ * daemon's loop, or a function for a set time; chance selects the next one.  Nothing depends on the real machine, so
+ * the same seed gives the same world.
  */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
@@ -34,7 +34,7 @@ struct host {
 void world_begin(uint64_t seed);
 /* From now on, and each line of text too if there is a file. */
 void world_trace_to(void *file);
-/* Nobody wants the trace, nor its sum. */
+/* Makes no trace, and no checksum of it. */
 void world_hush(void);
 uint64_t world_trace_sum(void);
 void world_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,9 +1,9 @@
-/* zookeeper_client: what leasefs calls of libzookeeper-st, on the ensemble of zookeeper_model.h.
+/* zookeeper_client: the functions of libzookeeper-st that leasefs calls, on the ensemble of zookeeper_model.h.
  *
- * As the library does it: requests are answered in their order and once, all that is open with ZCONNECTIONLOSS when the
- * connection is lost, behind the session's event; answers and events are told within zookeeper_process, errors within
- * zookeeper_interest, too; a watch is there when its request has been answered, is told once, and is asked for again
- * behind a new connection; a server that says nothing for two thirds of the timeout is given up.
+ * It behaves like the library.  Requests are answered in order and once.  When the connection is lost, all pending ones
+ * get ZCONNECTIONLOSS, after the session's event.  Answers and events come within zookeeper_process, errors also within
+ * zookeeper_interest.  A watch is set when its request has been answered, reports once, and is set again on a new
+ * connection.  A server that is silent for two thirds of the timeout is left.
  */
 #include <errno.h>
 #include <string.h>
@@ -289,17 +289,17 @@ static int client_greeted(zhandle_t *zh, const struct zkmessage *message)
 
 static void client_watched(zhandle_t *zh, const struct zkmessage *message)
 {
-    bool told = false;
+    bool reported = false;
     for (guint i = zh->watches->len; i-- > 0;) {
         const struct zkwatch *watch = zh->watches->pdata[i];
         bool list = watch->kind == ZKWATCH_LIST;
         bool meant = message->event == ZOO_DELETED_EVENT || list == (message->event == ZOO_CHILD_EVENT);
         if (meant && strcmp(watch->path, message->path) == 0) {
-            told = true;
+            reported = true;
             g_ptr_array_remove_index(zh->watches, i);
         }
     }
-    if (told) {
+    if (reported) {
         zh->watcher(zh, message->event, ZOO_CONNECTED_STATE, message->path, zh->context);
     }
 }

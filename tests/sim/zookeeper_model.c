@@ -1,7 +1,7 @@
 /* zookeeper_model: an ensemble of ZooKeeper servers; see zookeeper_model.h.
  *
- * What is only proposed when a leader is lost is as if it had not come to it, and a request whose connection is lost
- * may be done all the same, so each write has one moment: when the leader takes it.
+ * Each write takes effect at one moment: when the leader accepts it.  A proposal of a lost leader counts as never made;
+ * and a request whose connection is lost may take effect nevertheless.
  */
 #include "tests/sim/zookeeper_model.h"
 
@@ -28,7 +28,7 @@ struct zkconn {
     bool open, refused, reset, closed, ended; /* as the client sees it */
     bool dropped;                             /* by the server */
     bool busy;                                /* something of it is at the leader */
-    bool touched;                             /* since the leader was told */
+    bool touched;                             /* since its last report to the leader */
     bool shut;
     struct session *session;
     GQueue *packets[2], *received, *arrived;
@@ -131,11 +131,11 @@ static void server_changed(void *arg, const char *path, int event)
     for (guint i = 0; i < ensemble.conns->len; i++) {
         struct zkconn *conn = ensemble.conns->pdata[i];
         unsigned watched = GPOINTER_TO_UINT(g_hash_table_lookup(conn->watches, path));
-        unsigned told = event == ZOO_CHILD_EVENT     ? WATCH_LIST
-                        : event == ZOO_DELETED_EVENT ? WATCH_NODE | WATCH_LIST
-                                                     : WATCH_NODE;
-        if (&ensemble.servers[conn->server] == server && !conn->dropped && watched & told) {
-            g_hash_table_insert(conn->watches, g_strdup(path), GUINT_TO_POINTER(watched & ~told));
+        unsigned kinds = event == ZOO_CHILD_EVENT     ? WATCH_LIST
+                         : event == ZOO_DELETED_EVENT ? WATCH_NODE | WATCH_LIST
+                                                      : WATCH_NODE;
+        if (&ensemble.servers[conn->server] == server && !conn->dropped && watched & kinds) {
+            g_hash_table_insert(conn->watches, g_strdup(path), GUINT_TO_POINTER(watched & ~kinds));
             conn_tell_watch(conn, path, event);
         }
     }
@@ -249,10 +249,10 @@ static struct session *session_of(int64_t id)
     return NULL;
 }
 
-int64_t zkmodel_timeout(int64_t asked)
+int64_t zkmodel_timeout(int64_t requested)
 {
     int64_t tick = ensemble.tick / WORLD_MS;
-    return CLAMP(asked, 2 * tick, 20 * tick);
+    return CLAMP(requested, 2 * tick, 20 * tick);
 }
 
 static struct session *session_new(int timeout)
@@ -410,7 +410,7 @@ static void server_look(struct zkconn *conn, struct zkmessage *message)
     conn_put(conn, TO_CLIENT, message);
 }
 
-/* Of a client that comes back: what has changed since is told at once. */
+/* A client that reconnects gets the watches' events of changes since at once. */
 static void server_watch_again(struct zkconn *conn, const struct zkmessage *message)
 {
     for (guint i = 0; i < message->watches->len; i++) {
@@ -522,7 +522,7 @@ static void server_leave(void *arg)
     server_drop_all((unsigned)(server - ensemble.servers));
 }
 
-/* Who reaches the others finds out, and drops its clients. */
+/* A server that reaches the others again notices it, and drops its clients. */
 static void ensemble_lose_leader(void)
 {
     ensemble.leader = -1;
@@ -564,7 +564,7 @@ bool zkmodel_is_well(void)
 }
 
 /* It has not heard of the others for its syncLimit. */
-static void server_is_left(void *arg)
+static void server_is_without_quorum(void *arg)
 {
     struct server *server = arg;
     unsigned i = (unsigned)(server - ensemble.servers);
@@ -594,7 +594,7 @@ void zkmodel_set(unsigned i, enum zkmodel_state state, bool on)
         }
     } else if ((state == ZKMODEL_STOPPED || state == ZKMODEL_APART) && on) {
         server->since = world_now();
-        world_after(ensemble.sync_limit + world_between(0, ensemble.tick), server_is_left, server);
+        world_after(ensemble.sync_limit + world_between(0, ensemble.tick), server_is_without_quorum, server);
     } else if (!on) {
         if (!server->serves) {
             server_drop_all(i);
@@ -650,7 +650,7 @@ static void conn_deliver(struct zkconn *conn, int direction, struct zkmessage *m
         if (conn->dropped) {
             zkmessage_free(message);
         } else if (message->kind == ZKMESSAGE_END) {
-            conn->dropped = true; /* nobody is to be told */
+            conn->dropped = true; /* no client needs a report */
             zkmessage_free(message);
             conn_forget(conn);
         } else {

@@ -1,10 +1,10 @@
 /* zookeeper_model: an ensemble of ZooKeeper servers in the simulator's world, and the connections to it.
  *
- * One log is the truth; each server has done a part of it, and answers what is read from that.  What is written goes to
- * the leader, and is answered when the client's own server has done it.  A server that is cut off from the others, or
- * whose leader is, goes on answering pings and reads until its syncLimit.  A session is the leader's: it ends a timeout
- * and up to a tick after the last that the leader has heard of it, half a tick late.  zookeeper_client.c puts the
- * functions of the library above this.
+ * There is one log.  Each server has applied a part of it, and answers reads from that.  Writes go to the leader, and
+ * are answered when the client's own server has applied them.  A server that is cut off from the others, or whose
+ * leader is, answers pings and reads until its syncLimit.  The leader has the sessions: it ends one between a timeout
+ * and a tick more after it last learnt of the client, which may be half a tick late.  zookeeper_client.c puts the
+ * library's functions above this.
  */
 #ifndef TESTS_SIM_ZOOKEEPER_MODEL_H
 #define TESTS_SIM_ZOOKEEPER_MODEL_H
@@ -19,7 +19,7 @@
 
 void zkmodel_begin(void);
 /* The timeout that a session gets which asks for that one, in ms. */
-int64_t zkmodel_timeout(int64_t asked);
+int64_t zkmodel_timeout(int64_t requested);
 
 /* --- for the client ------------------------------------------------------------- */
 

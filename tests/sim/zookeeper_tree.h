@@ -1,7 +1,7 @@
-/* zookeeper_tree: the nodes of a ZooKeeper server, and what its requests do to them.
+/* zookeeper_tree: the nodes of a ZooKeeper server, and the effects of its requests on them.
  *
- * Pure: no clock, no sessions but their numbers.  Trees to which the same is done in the same order are equal, which is
- * how servers agree.  check_zookeeper_like compares it with a real server.
+ * Pure: no clock, and no sessions except their numbers.  Trees that apply the same requests in the same order are
+ * equal, which is how servers agree.  check_zookeeper_like compares it with a real server.
  */
 #ifndef TESTS_SIM_ZOOKEEPER_TREE_H
 #define TESTS_SIM_ZOOKEEPER_TREE_H
@@ -51,7 +51,8 @@ struct zktree;
 
 struct zktree *zktree_new(void);
 void zktree_free(struct zktree *tree);
-/* What is written has this number and this time.  `changed` is told of each node, with ZOO_CREATED_EVENT and the like.
+/* All further writes have this number and time.  Calls `changed` for each changed node, with ZOO_CREATED_EVENT and
+ * similar.
  */
 void zktree_do(struct zktree *tree, const struct zktree_request *request, int64_t zxid, int64_t time,
                void (*changed)(void *arg, const char *path, int event), void *arg, struct zktree_answer *answer);

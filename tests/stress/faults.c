@@ -1,14 +1,13 @@
-/* faults: processes on several mounts of one store lock and work, are stopped and
- * killed; when SIGTERM says that it is enough, all of it is judged.  See faults.h.
+/* faults: processes on several mounts of one store lock, work, and are stopped and killed; after SIGTERM all of it is
+ * judged.  See faults.h.
  *
  *     faults [OPTIONS] SCRATCH MOUNT…     SCRATCH: an empty ordinary directory; the store has the
  *                                         queues q1 and q2 of these widths, unless it
- *                                         forgets, or has none
+ *                                         loses data, or has none
  *
- * Whoever starts it breaks, meanwhile, daemons, connections and servers, and mends
- * them before it says SIGTERM.  Exit status: 0 if all is well; 3 if the history
- * cannot be true; 4 if only no update of an unguarded file was lost, so that the
- * faults did not bite; 1 if it could not be run.
+ * Its caller meanwhile breaks daemons, connections and servers, and repairs them before SIGTERM.  Exit status: 0 if all
+ * is well; 3 if the history is impossible; 4 if only no update of an unguarded file was lost, so that the faults had no
+ * effect; 1 if it could not be run.
  *
  * Each client has a keeper of its own, which ends with it: see history.c.
  */
@@ -30,7 +29,7 @@
 /* A call that takes longer than this is taken not to be answered at all. */
 #define ANSWER_LIMIT (30 * STRESS_SECOND)
 
-static volatile sig_atomic_t told_to_end;
+static volatile sig_atomic_t end_reported;
 
 /* --- keepers -------------------------------------------------------------------- */
 
@@ -50,7 +49,7 @@ static void stop(const struct faults *f, struct faults_log *log, pid_t client, s
     log->long_stops += lasting;
 }
 
-/* What is promised to a process ends with it. */
+/* A promise to a process ends with it. */
 static void cut_holds(struct faults_log *log, uint32_t first, int64_t now)
 {
     for (uint32_t i = first; i < atomic_load(&log->holds); i++) {
@@ -129,7 +128,7 @@ static void run(struct faults *f)
     while (running) {
         int status;
         pid_t ended = waitpid(-1, &status, WNOHANG);
-        if (told_to_end) {
+        if (end_reported) {
             atomic_store(f->ending, 1);
         }
         if (ended == 0) {
@@ -144,7 +143,7 @@ static void run(struct faults *f)
                 stress_die("client %u ended with status %#x", i, (unsigned)status);
             }
             atomic_store(&f->logs[i].since, 0);
-            keepers[i] = told_to_end ? 0 : start_keeper(f, i);
+            keepers[i] = end_reported ? 0 : start_keeper(f, i);
             running -= keepers[i] == 0;
         }
     }
@@ -258,7 +257,7 @@ static void print_outcomes(const struct faults *f)
     }
 }
 
-/* Errors that no fault explains: what a user is told must be one of the others. */
+/* Errors that no fault explains: a call must not return them. */
 static uint64_t strange_outcomes(const struct faults *f)
 {
     static const int known[] = {0,      EEXIST, EBUSY,   EAGAIN, EINTR,    ENOLCK,       EIO,
@@ -363,7 +362,7 @@ static int judge(struct faults *f, int64_t began)
 static void on_signal(int signal)
 {
     (void)signal;
-    told_to_end = 1;
+    end_reported = 1;
 }
 
 static uint64_t number_of(const char *text)

@@ -1,13 +1,12 @@
-/* faults: processes on several mounts of one store take locks, and work under their
- * protection, while somebody else breaks what is between them and the store.
+/* faults: processes on several mounts of one store take locks and work under them, while their connections to the store
+ * break.
  *
- * What they are told need not last: a hold is certain from the return of the call
- * that acquired it to what the last successful check promised, that is the moment
- * before it was asked plus what was said to remain; at the latest to the call that
- * gave it up, or to the death of the process.  An acquire that failed, for whatever
- * reason, says nothing: it is an open interval, and judged by nobody.
+ * A lock may be lost.  A hold is certain from the return of the call that acquired it until the end that the last
+ * successful check showed (the time before the check plus the remaining time), but no longer than to the call that
+ * released it or the death of the process.  An acquire that failed, for any reason, is an open interval, which is not
+ * judged.
  *
- *     faults        runs, stops and kills the processes; judges     faults_client  what one of them does
+ *     faults        runs, stops and kills the processes; judges     faults_client  one of them
  *     faults_guard  the files that they work on                     history_check  the judge of overlaps and tokens
  */
 #ifndef TESTS_STRESS_FAULTS_H
@@ -47,9 +46,9 @@ struct faults_options {
     uint32_t mount_count, clients, names;
     int64_t kill_every, stop_every, ttl; /* ns, as in struct history_options */
     uint64_t seed;
-    bool forgetful; /* the store forgets what it granted: overlaps, and holders that a guard refuses, are told, and no
+    bool forgetful; /* the store loses grants: overlaps, and holders that a guarded file refuses, are counted and are no
                        fault */
-    bool exclusive; /* the store has neither shared locks nor queues, and renames nothing */
+    bool exclusive; /* the store has no shared locks, no queues and no rename */
     bool full;      /* the disk of the store is full at times */
 };
 
@@ -60,7 +59,7 @@ struct faults_log {
     _Atomic int64_t since; /* when the system call it is in began; 0: it is in none */
     _Atomic uint32_t doing, doing_name;
     uint32_t kills, stops, long_stops;
-    uint32_t acquired, open, lost; /* locks granted; acquires of which the outcome is unknown; told as lost */
+    uint32_t acquired, open, lost;             /* locks granted; acquires of unknown outcome; reported losses */
     uint32_t accepted, stale, refused, reused; /* by guarded files; faults: refused to a holder, token of another */
     uint32_t outcome[FAULTS_OPERATIONS][HISTORY_ERRNO_MAX];
     struct history_hold *hold; /* shared */

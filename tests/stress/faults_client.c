@@ -1,10 +1,8 @@
-/* faults_client: one process that takes a lock, works under its protection, and gives
- * it up, again and again; see faults.h.
+/* faults_client: one process that takes a lock, works under it and releases it, again and again; see faults.h.
  *
- * A careful holder checks before each step and goes no further when it lost the
- * lock; a careless one believes what it was told when it acquired.  Both show
- * their token to guarded files.  Whoever does not know whether a lease of its own
- * is left behind dies, as only that lets it run out.
+ * A careful holder checks before each step and stops if it has lost the lock; a careless one relies on its acquire.
+ * Both show their token to guarded files.  A client that does not know whether it has left a lease dies, because only
+ * then the lease runs out.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -310,7 +308,7 @@ static bool holder_acquire(struct holder *h)
 
 /* --- giving up ------------------------------------------------------------------------ */
 
-static void holder_let_go(struct holder *h)
+static void holder_give_back(struct holder *h)
 {
     int64_t now = stress_now();
     if (h->hold->released > now) {
@@ -355,7 +353,7 @@ static bool holder_rename(struct holder *h)
     snprintf(h->file, sizeof h->file, "%s", file);
     holder_note(h);
     holder_check(h);
-    holder_let_go(h);
+    holder_give_back(h);
     return true;
 }
 
@@ -389,7 +387,7 @@ static void holder_release_lease(struct holder *h)
 static void holder_release(struct holder *h)
 {
     struct flock range = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-    holder_let_go(h);
+    holder_give_back(h);
     if (h->kind == HISTORY_LEASE) {
         holder_release_lease(h);
     } else if (h->token && h->mode == HISTORY_EXCLUSIVE && h->kind != HISTORY_POSIX && h->kind != HISTORY_OFD &&

@@ -1,8 +1,7 @@
 /* faults_guard: ordinary files that a lock on another filesystem protects; see faults.h.
  *
- * The guarded one compares and stores the fencing token, under a flock of its own,
- * with every access; a record is written by one call, so that a kill cannot part
- * the counter from the count of what was accepted.
+ * The guarded one compares and stores the fencing token with every access, under a flock of its own.  One call writes a
+ * record, so that a kill cannot separate the counter from the count of accepted writes.
  */
 #include <fcntl.h>
 #include <stdio.h>

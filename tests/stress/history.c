@@ -1,16 +1,15 @@
-/* history: many processes take and give up locks at random while they are stopped,
- * continued and killed; then what they noted is judged.  See history.h.
+/* history: many processes take and release locks at random while they are stopped, continued and killed; then their
+ * records are judged.  See history.h.
  *
  *     history [OPTIONS] DIRECTORY     on an empty leasefs (or any filesystem: each kind
  *                                     of lock has names of its own then)
- *     history --self-test             judges histories of which it is known what is wrong
+ *     history --self-test             judges histories with known faults
  *
- * Exit status: 0 if all is well; 3 if the history cannot be true or a call had an
- * outcome that it must not have; 1 if it could not be run.
+ * Exit status: 0 if all is well; 3 if the history is impossible or a call had a forbidden result; 1 if it could not be
+ * run.
  *
- * Each client has a keeper of its own, which starts, stops and kills it and ends
- * with it: the lease of a client that dies in its first second passes to its
- * parent, which is gone too then, so it runs out.
+ * Each client has a keeper of its own, which starts, stops and kills it and ends with it.  So the lease of a client
+ * that dies in its first second passes to a parent that is gone too, and runs out.
  */
 #include <dirent.h>
 #include <errno.h>

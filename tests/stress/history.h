@@ -1,14 +1,12 @@
-/* history: what processes were told by a filesystem that locks, and whether all
- * of it can be true.
+/* history: the answers that processes got from a filesystem that locks, and whether all of them can be true.
  *
- * A hold is certain from the return of the call that acquired it to the call
- * that gave it up (or the moment before its process was killed).  An acquire
- * that was interrupted, refused, or cut short by a kill is no hold.
+ * A hold is certain from the return of the call that acquired it to the call that released it (or the moment before its
+ * process was killed).  An acquire that was interrupted, refused, or cut short by a kill is no hold.
  *
- * A queue is a name, too: of the tickets in it as many hold together as it is wide.
+ * A queue is a name, too: as many of its tickets hold together as its width allows.
  *
- *     history        runs the processes and kills them    history_client  what one of them does
- *     history_check  judges what they noted               history_plant   faulty histories, to judge the judge
+ *     history        runs the processes and kills them    history_client  one of them
+ *     history_check  judges their records                 history_plant   faulty histories, to test the judge
  */
 #ifndef TESTS_STRESS_HISTORY_H
 #define TESTS_STRESS_HISTORY_H
@@ -102,7 +100,7 @@ struct history_options {
     const char *directory;
     uint32_t clients, operations, names;
     int64_t kill_every, stop_every; /* ns, on average for one client */
-    int64_t ttl;                    /* ns; what the mount was told */
+    int64_t ttl;                    /* ns; the mount's option */
     uint64_t seed;
     bool fuse;     /* a leasefs: kinds exclude each other, and there are attributes */
     bool unfenced; /* leave out the calls that lock */
@@ -134,12 +132,11 @@ struct history_verdict {
 const char *history_kind_name(unsigned kind);
 struct history_verdict history_check(struct history_hold *holds, size_t count, FILE *out);
 
-/* Changes a history that was found faultless, in many places one by one, so that
- * it is not any more; returns how many changes were found, of *ret_planted, of which
- * *ret_crowds let more hold than a queue is wide. */
+/* Makes faults in a faultless history, in many places, one at a time.  Returns how many the judge found, of
+ * *ret_planted; of these, *ret_crowds made more hold than a queue's width. */
 size_t history_plant(struct history_hold *holds, size_t count, uint64_t seed, size_t *ret_planted, size_t *ret_crowds);
 
-/* Small histories of which it is known what is wrong: 0 if all are judged right. */
+/* Judges small histories with known faults: 0 if all verdicts are right. */
 int history_self_test(void);
 
 #endif

@@ -1,10 +1,10 @@
 /* history_check: finds holds that cannot be true together; see history.h.
  *
- * Two holds of one name exclude each other unless both are shared or their bytes
- * do not meet.  Of a queue no more hold than it is wide, unless all are shared.  Fencing tokens grow from one exclusive
- * hold of a whole name to the next, unless that is the same one, converted; and so from one exclusive hold of a queue
- * of width 1 to the next.  Who shares reads a token of its own, which is not behind that of an exclusive hold before,
- * except where byte ranges are granted out of order; those who share are granted together, so among them it may be.
+ * Two holds of one name exclude each other unless both are shared or their bytes do not overlap.  In a queue at most
+ * its width hold, unless all are shared.  Fencing tokens grow from one exclusive hold of a whole name to the next,
+ * unless that is the same one, converted; and so from one exclusive hold of a queue of width 1 to the next.  A shared
+ * holder has a token of its own, which is not below that of an earlier exclusive hold, except where byte ranges are
+ * granted out of order. Shared holders may be granted together, so among them tokens may be in any order.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static bool history_is_certain(const struct history_hold *hold)
 }
 
 /* More are counted, and not told. */
-#define TOLD_MAX 20
+#define REPORTED_MAX 20
 
 static void history_tell(FILE *out, const char *label, const struct history_hold *hold)
 {
@@ -108,7 +108,7 @@ static void history_check_overlaps(const struct history_hold *holds, size_t coun
             }
             if (history_exclude(active[j], hold)) {
                 overlaps = true;
-                history_report(verdict->overlaps < TOLD_MAX ? out : NULL, "overlap", active[j], hold);
+                history_report(verdict->overlaps < REPORTED_MAX ? out : NULL, "overlap", active[j], hold);
             }
             active[kept++] = active[j];
         }
@@ -116,7 +116,7 @@ static void history_check_overlaps(const struct history_hold *holds, size_t coun
         actives = kept + 1;
         if (hold->width && actives > hold->width && history_one_is_exclusive(active, actives)) {
             overlaps = true;
-            history_report(verdict->overlaps < TOLD_MAX ? out : NULL, "more than the width", active[0], hold);
+            history_report(verdict->overlaps < REPORTED_MAX ? out : NULL, "more than the width", active[0], hold);
         }
         verdict->overlaps += overlaps;
         verdict->certain++;
@@ -141,7 +141,7 @@ static void history_check_tokens(const struct history_hold *holds, size_t count,
     qsort(reads, n, sizeof *reads, history_by_token_at);
     for (size_t i = 0; i < count; i++) {
         const struct history_hold *hold = &holds[i];
-        bool alone = hold->mode == HISTORY_EXCLUSIVE && history_is_whole(hold) && hold->width <= 1;
+        bool by_itself = hold->mode == HISTORY_EXCLUSIVE && history_is_whole(hold) && hold->width <= 1;
         for (; past < n && reads[past]->token_at <= hold->acquired; past++) {
             if (reads[past]->mode == HISTORY_EXCLUSIVE && (!largest || reads[past]->token > largest->token)) {
                 largest = reads[past];
@@ -152,12 +152,13 @@ static void history_check_tokens(const struct history_hold *holds, size_t count,
         }
         if (largest && hold->token < largest->token && !ranges) {
             verdict->tokens++;
-            history_report(verdict->tokens <= TOLD_MAX ? out : NULL, "a fencing token went back", largest, hold);
-        } else if (alone && exclusive && hold->token <= exclusive->token && !history_is_same(hold, exclusive)) {
+            history_report(verdict->tokens <= REPORTED_MAX ? out : NULL, "a fencing token went back", largest, hold);
+        } else if (by_itself && exclusive && hold->token <= exclusive->token && !history_is_same(hold, exclusive)) {
             verdict->tokens++;
-            history_report(verdict->tokens <= TOLD_MAX ? out : NULL, "a fencing token did not grow", exclusive, hold);
+            history_report(verdict->tokens <= REPORTED_MAX ? out : NULL, "a fencing token did not grow", exclusive,
+                           hold);
         }
-        exclusive = alone ? hold : exclusive;
+        exclusive = by_itself ? hold : exclusive;
     }
 }
 

@@ -1,8 +1,8 @@
-/* history_client: one process that takes and gives up locks at random, and notes
- * what it was told and when; see history.h.
+/* history_client: one process that takes and releases locks at random, and records each answer and its time; see
+ * history.h.
  *
- * It may be stopped or killed at any instruction: a hold is noted after the call
- * that acquired it has returned, its end before the call that gives it up.
+ * It may be stopped or killed at any instruction.  So it records a hold after the call that acquired it has returned,
+ * and its end before the call that releases it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -133,7 +133,7 @@ struct history_hold *client_note(struct client *c, const struct slot *slot, enum
     return hold;
 }
 
-void client_let_go(struct slot *slot)
+void client_disconnect(struct slot *slot)
 {
     int64_t now = stress_now();
     for (int i = 0; i < slot->pieces; i++) {
@@ -151,7 +151,7 @@ void client_read_token(struct client *c, const struct slot *slot)
     int64_t token = stress_attribute(client_path(c, slot->name), "token");
     if (token == -ENODATA) {
         /* The kernel may be late to know that a symbolic link had this name, which
-         * can have no attributes, and has it no more. */
+         * can have no attributes, and has lost it. */
         stress_sleep(50 * STRESS_MS);
         token = stress_attribute(client_path(c, slot->name), "token");
     }

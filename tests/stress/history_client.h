@@ -1,7 +1,7 @@
-/* history_client: one process that takes and gives up locks at random, and notes
- * what it was told and when; see history.h.
+/* history_client: one process that takes and releases locks at random, and records each answer and its time; see
+ * history.h.
  *
- *     history_client  notes, and what it does next
+ *     history_client  records, and the choice of the next step
  *     history_lease   leases     history_lock  flock(2) and fcntl(2)    history_ticket  queues
  */
 #ifndef TESTS_STRESS_HISTORY_CLIENT_H
@@ -50,7 +50,7 @@ struct history_hold *client_note(struct client *c, const struct slot *slot, enum
 /* A hold of the whole name begins. */
 void client_hold(struct client *c, struct slot *slot, enum history_kind kind, enum history_mode mode, int fd);
 /* What the slot holds ends now, at the latest: before a call that gives it up. */
-void client_let_go(struct slot *slot);
+void client_disconnect(struct slot *slot);
 void client_read_token(struct client *c, const struct slot *slot);
 
 int client_open(struct client *c, enum history_operation operation, uint32_t name, int flags);

@@ -1,4 +1,4 @@
-/* history_lease: what a client of a history does with leases; see history_client.h. */
+/* history_lease: a client's steps with leases; see history_client.h. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,7 +82,7 @@ void client_rename(struct client *c, struct slot *slot)
     if (slot->fd >= 0 || !client_pick_name(c, &name)) {
         return;
     }
-    client_let_go(slot);
+    client_disconnect(slot);
     client_begin(c, OPERATION_RENAME, name);
     bool moved = client_end(c, OPERATION_RENAME, rename(client_path(c, old), client_path(c, name)));
     /* If it did not move it was held all the time; a new note says so from here on. */
@@ -92,7 +92,7 @@ void client_rename(struct client *c, struct slot *slot)
 
 void client_unlink(struct client *c, struct slot *slot)
 {
-    client_let_go(slot);
+    client_disconnect(slot);
     client_begin(c, OPERATION_UNLINK_OWN, slot->name);
     client_end(c, OPERATION_UNLINK_OWN, unlink(client_path(c, slot->name)));
     if (slot->fd >= 0) {
@@ -110,13 +110,14 @@ void client_abandon(struct client *c, struct slot *slot)
         return;
     }
     snprintf(value, sizeof value, "%lldms", (long long)(term / STRESS_MS));
-    int64_t asked = stress_now();
-    client_let_go(slot);
+    int64_t requested = stress_now();
+    client_disconnect(slot);
     client_begin(c, OPERATION_TTL, slot->name);
     if (client_end(c, OPERATION_TTL,
                    lsetxattr(client_path(c, slot->name), "user.lease.ttl", value, strlen(value), 0))) {
-        /* Terms are counted in whole milliseconds, of which the first has begun. */
-        client_note(c, slot, HISTORY_EXCLUSIVE, asked, 0, HISTORY_RANGE_MAX)->released = asked + term - STRESS_MS;
+        /* Terms are counted in whole milliseconds, and the first one has begun. */
+        client_note(c, slot, HISTORY_EXCLUSIVE, requested, 0, HISTORY_RANGE_MAX)->released =
+            requested + term - STRESS_MS;
         c->avoid[slot->name] = stress_now() + term + STRESS_SECOND;
         slot->used = false;
     } else {

@@ -67,7 +67,7 @@ void client_convert_flock(struct client *c, struct slot *slot)
         client_upgrade_flock(c, slot, try);
         return;
     }
-    client_let_go(slot);
+    client_disconnect(slot);
     if (client_flock(c, slot->name, slot->fd, (down ? LOCK_SH : LOCK_EX) | try)) {
         client_hold(c, slot, HISTORY_FLOCK, down ? HISTORY_SHARED : HISTORY_EXCLUSIVE, slot->fd);
         slot->piece[0]->acquired = down ? before : slot->piece[0]->acquired;
@@ -107,7 +107,7 @@ void client_release_flock(struct client *c, struct slot *slot)
         client_unlink(c, slot);
         return;
     }
-    client_let_go(slot);
+    client_disconnect(slot);
     if (way == 1 && !c->options->unfenced) {
         client_begin(c, OPERATION_FLOCK_UNLOCK, slot->name);
         client_end(c, OPERATION_FLOCK_UNLOCK, flock(slot->fd, LOCK_UN));
@@ -189,7 +189,7 @@ void client_convert_fcntl(struct client *c, struct slot *slot)
         return;
     }
     if (down) {
-        client_let_go(slot); /* from here on it may be shared */
+        client_disconnect(slot); /* from here on it may be shared */
     }
     if (client_fcntl(c, slot, slot->fd, down ? F_RDLCK : F_WRLCK, start, end, stress_chance(&c->random, 50))) {
         int64_t now = stress_now();
@@ -244,7 +244,7 @@ void client_release_fcntl(struct client *c, struct slot *slot)
         client_unlink(c, slot);
         return;
     }
-    client_let_go(slot);
+    client_disconnect(slot);
     if (way == 1) {
         client_fcntl(c, slot, slot->fd, F_UNLCK, 0, HISTORY_RANGE_MAX, false);
     }

@@ -1,4 +1,4 @@
-/* history_plant: is the judge any good?  Histories with faults in them; see history.h. */
+/* history_plant: tests the judge with faulty histories; see history.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 /* --- faults planted into a history that happened ----------------------------- */
 
-static bool history_is_alone(const struct history_hold *hold)
+static bool history_is_exclusive(const struct history_hold *hold)
 {
     return hold->mode == HISTORY_EXCLUSIVE && hold->start == 0 && hold->end == HISTORY_RANGE_MAX &&
            hold->released > hold->acquired && hold->width <= 1;
@@ -16,7 +16,7 @@ static bool history_is_alone(const struct history_hold *hold)
 static struct history_hold *history_next(struct history_hold *hold, const struct history_hold *end)
 {
     for (struct history_hold *next = hold + 1; next < end && next->name == hold->name; next++) {
-        if (history_is_alone(next) && next->client != hold->client) {
+        if (history_is_exclusive(next) && next->client != hold->client) {
             return next;
         }
     }
@@ -96,7 +96,7 @@ size_t history_plant(struct history_hold *holds, size_t count, uint64_t seed, si
             continue;
         }
         bool token = tries % 2;
-        struct history_hold *next = history_is_alone(hold) ? history_next(hold, holds + count) : NULL;
+        struct history_hold *next = history_is_exclusive(hold) ? history_next(hold, holds + count) : NULL;
         if (next && (!token || (hold->token && next->token))) {
             planted++;
             found += history_plant_one(holds, count, hold, token);

@@ -1,5 +1,4 @@
-/* history_ticket: what a client of a history does with queues, and with tokens; see
- * history_client.h. */
+/* history_ticket: a client's steps with queues and tokens; see history_client.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -80,12 +79,12 @@ void client_release_ticket(struct client *c, struct slot *slot)
         client_unlink(c, slot);
         return;
     }
-    client_let_go(slot);
+    client_disconnect(slot);
     client_close(c, slot->name, slot->fd);
     slot->used = false;
 }
 
-/* What others share is not broken: they would not know. */
+/* Shared tickets are not broken, because the others would not know. */
 void client_release_by_name(struct client *c, struct slot *slot)
 {
     bool may_break = slot->kind == HISTORY_TICKET || slot->piece[0]->mode == HISTORY_EXCLUSIVE;
@@ -95,7 +94,7 @@ void client_release_by_name(struct client *c, struct slot *slot)
     if (!breaks) {
         snprintf(value, sizeof value, "%lld", (long long)slot->piece[0]->token);
     }
-    client_let_go(slot);
+    client_disconnect(slot);
     client_begin(c, operation, slot->name);
     client_end(c, operation,
                setxattr(client_path(c, slot->name), breaks ? "user.lease.break" : "user.lease.release", value,

@@ -1,13 +1,13 @@
-/* kills: the daemon is killed (-9) at random moments and started again 100 ms later, as the shipped unit does it, while
+/* kills: the daemon is killed (-9) at random moments and started again after 100 ms, as the shipped unit does it, while
  * processes of two users and of two mount namespaces lock.  See kills.h.
  *
  *     kills [OPTIONS] MOUNTPOINT PROGRAM ARGUMENT…     which starts the daemon in the foreground
  *         --kills N (20)   --workers N (12)   --kinds A,B (all)   --ttl MS (1000)   --seed N
  *
- * Every fiftieth time, and in the end, the processes rest, and no lock may be left a moment later.
+ * Every fiftieth time, and at the end, the processes rest, and then no lock may be left a moment later.
  *
- * Exit status: 0 if all is well; 3 if two held what excludes each other, a lock was lost or left, or a call failed as
- * it must not; 1 if it could not be run.
+ * Exit status: 0 if all is well; 3 if two holds excluded each other, a lock was lost or left, or a call had a forbidden
+ * error; 1 if it could not be run.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* kills: processes that lock while their daemon is killed and started again, over and over.
  *
- *     kills.c         kills and starts the daemon, and judges what was noted
- *     kills_worker.c  what one process does
+ *     kills.c         kills and starts the daemon, and judges the records
+ *     kills_worker.c  one process
  */
 #ifndef TESTS_STRESS_KILLS_H
 #define TESTS_STRESS_KILLS_H

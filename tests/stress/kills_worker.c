@@ -1,7 +1,7 @@
-/* kills_worker: takes one lock at a time, counts under it, and gives it back; see kills.h.
+/* kills_worker: takes one lock at a time, counts under it, and releases it; see kills.h.
  *
- * A handle lock lasts until its file is closed, whatever has become of the daemon that granted it.  A lease lasts until
- * it is removed.  Each is certain from the return of the call that took it to the call that gives it up.
+ * A handle lock lasts until its file is closed, also if the daemon that granted it is gone.  A lease lasts until it is
+ * removed.  Each is certain from the return of the call that took it to the call that releases it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ struct worker {
     unsigned index;
 };
 
-/* What is to be locked, and what became of it. */
+/* The lock to take, and its result. */
 struct lock {
     enum kills_kind kind;
     enum history_mode mode;

@@ -2,10 +2,9 @@
  *
  *     lapse DIRECTORY [FILES [ROUNDS]]
  *
- * Whoever is told by close(2) that all is well must hold the lease.
+ * A process whose close(2) succeeds must hold the lease.
  *
- * Exit status: 0, 3 for a lease that was promised and is not there, 1 if it could
- * not be run.
+ * Exit status: 0, 3 if such a lease is missing, 1 if it could not be run.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -2,24 +2,22 @@
  *
  *     leaserun_cut [-w WIDTH] [-u UID] [-k several|queue] LEASERUN DIRECTORY-A DIRECTORY-B RUNS TTL-MS FILE [HOW]
  *
- * Starts RUNS commands under leaserun through mount A, each with a lock of its own,
- * and for each lock one that waits for it through mount B of the same store.  Then
- * something goes wrong:
+ * Starts RUNS commands under leaserun through mount A, each with a lock of its own, and for each lock a waiter through
+ * mount B of the same store.  Then something goes wrong:
  *
- *     cut      (default) it prints `ready`: now A is to be cut off from the store, or its daemon to hang
+ *     cut      (default) it prints `ready`, and its caller cuts A off from the store, or stops its daemon
  *     stopped  every leaserun is stopped; then the same
  *     killed   every leaserun is killed
  *     broken   every lock is broken, through B
  *
- * The command ignores SIGTERM, and has WIDTH (1) children in sessions of their own that
- * do too; all write the time into FILE each millisecond.  Whoever is granted the lock
- * through B writes the time of that.  No stamp of a command may be later.
+ * The command ignores SIGTERM, and has WIDTH (1) children in sessions of their own that do too; all write the time into
+ * FILE each millisecond.  A waiter that gets the lock through B writes the time of that.  No time of a command may be
+ * later.
  *
- * -u: leaserun runs as that user.  -k: with two locks, of which one is broken; or with a
- * place in a queue.
+ * -u: leaserun runs as that user.  -k: with two locks, one of them broken; or with a ticket in a queue.
  *
- * Exit status: 0; 3 if a command was alive when its lock was another's, or its
- * leaserun did not tell that the lock was lost; 1 if it could not be run.
+ * Exit status: 0; 3 if a command was alive when another held its lock, or its leaserun did not report the loss; 1 if it
+ * could not be run.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +38,7 @@
 
 #define STATUS_LOST 75
 #define LIMIT (60 * STRESS_SECOND)
-#define PATIENCE (2 * STRESS_SECOND) /* with a leaserun whose lock is another's */
+#define TIME_LIMIT (2 * STRESS_SECOND) /* with a leaserun whose lock is another's */
 
 /* Times are nanoseconds of CLOCK_BOOTTIME, by which leases end. */
 struct cut_run {
@@ -255,7 +253,7 @@ static void cut_go_wrong(const struct cut *cut)
 /* --- what came of it ------------------------------------------------------------------ */
 
 /* Has leaserun told what has happened? */
-static bool cut_is_told(const struct cut *cut, bool ended, int status)
+static bool cut_is_reported(const struct cut *cut, bool ended, int status)
 {
     if (cut->how == CUT_KILLED) {
         return ended && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
@@ -264,7 +262,7 @@ static bool cut_is_told(const struct cut *cut, bool ended, int status)
 }
 
 /* By how much the last stamp was earlier than the grant. */
-static int64_t cut_judge(const struct cut *cut, int number, bool *ret_told)
+static int64_t cut_judge(const struct cut *cut, int number, bool *ret_reported)
 {
     struct cut_run *run = &cut->runs[number];
     int status = 0;
@@ -276,10 +274,10 @@ static int64_t cut_judge(const struct cut *cut, int number, bool *ret_told)
     if (cut->how == CUT_STOPPED) {
         kill(run->runner, SIGCONT);
     }
-    bool ended = stress_wait(run->runner, PATIENCE, &status);
+    bool ended = stress_wait(run->runner, TIME_LIMIT, &status);
     last = atomic_load(&run->stamp) > last ? atomic_load(&run->stamp) : last;
     atomic_store(&run->over, true);
-    *ret_told = cut_is_told(cut, ended, status);
+    *ret_reported = cut_is_reported(cut, ended, status);
     return atomic_load(&run->granted) - last;
 }
 
@@ -288,10 +286,10 @@ static int cut_judge_all(const struct cut *cut)
     int alive = 0, silent = 0;
     int64_t least = INT64_MAX, most = INT64_MIN;
     for (int i = 0; i < cut->count; i++) {
-        bool told;
-        int64_t margin = cut_judge(cut, i, &told);
+        bool reported;
+        int64_t margin = cut_judge(cut, i, &reported);
         alive += margin <= 0;
-        silent += !told;
+        silent += !reported;
         least = margin < least ? margin : least;
         most = margin > most ? margin : most;
     }

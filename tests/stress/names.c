@@ -2,12 +2,12 @@
  *
  *     names DIRECTORY [DIRECTORY…] [--opens N] [--names N] [--processes N] [--users UID,…] [--lockmode MODE] [--seed N]
  *
- * N processes for each user (none given: of the user who runs it) work until N files were opened and as many names
- * were looked at; process i in the (i mod n)th of the n directories, which are mounts of one store.  All of them may
- * do everything with all of the files, so a call fails only because of a lock: the table below says with which errors.
- * What stat(2) and fstat(2) show must be a file of one of the users with a mode that one of them has asked for.
+ * N processes for each user (default: the caller's) work until N files were opened and as many names were looked at;
+ * process i in the (i mod n)th of the n directories, which are mounts of one store.  All of them may do everything with
+ * all files, so a call fails only because of a lock: the table below has the allowed errors.  stat(2) and fstat(2) must
+ * show a file of one of the users with a mode that one of them has set.
  *
- * Exit status: 0, 3 for a behaviour that is wrong, 1 if it could not be run.
+ * Exit status: 0, 3 for a wrong behaviour, 1 if it could not be run.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -82,7 +82,7 @@ struct names {
         _Atomic uint32_t opened, looked;
         _Atomic uint32_t done[CALLS], refused[CALLS];
         _Atomic uint32_t wrong[CALLS][ERRNO_MAX];
-        _Atomic uint32_t odd_modes[01000], odd_users, odd_types;
+        _Atomic uint32_t unusual_modes[01000], unusual_users, unusual_types;
     } * notes; /* shared */
 };
 
@@ -128,13 +128,13 @@ static void names_judge_shown(const struct names *run, const struct stat *st)
         is_user = is_user || st->st_uid == run->users[i];
     }
     if (!names_is_mode(run, st->st_mode & 07777)) {
-        atomic_fetch_add(&run->notes->odd_modes[st->st_mode & 0777], 1);
+        atomic_fetch_add(&run->notes->unusual_modes[st->st_mode & 0777], 1);
     }
     if (!is_user) {
-        atomic_fetch_add(&run->notes->odd_users, 1);
+        atomic_fetch_add(&run->notes->unusual_users, 1);
     }
     if (!S_ISREG(st->st_mode)) {
-        atomic_fetch_add(&run->notes->odd_types, 1);
+        atomic_fetch_add(&run->notes->unusual_types, 1);
     }
 }
 
@@ -299,15 +299,15 @@ static bool names_judge(const struct names *run)
         }
     }
     for (unsigned mode = 0; mode <= 0777; mode++) {
-        uint32_t count = atomic_load(&notes->odd_modes[mode]);
+        uint32_t count = atomic_load(&notes->unusual_modes[mode]);
         if (count) {
             printf("WRONG: mode %04o was shown %u times, and nobody has asked for it\n", mode, count);
             wrong = true;
         }
     }
-    if (atomic_load(&notes->odd_users) || atomic_load(&notes->odd_types)) {
-        printf("WRONG: %u files of no user, %u that are not files\n", atomic_load(&notes->odd_users),
-               atomic_load(&notes->odd_types));
+    if (atomic_load(&notes->unusual_users) || atomic_load(&notes->unusual_types)) {
+        printf("WRONG: %u files of no user, %u that are not files\n", atomic_load(&notes->unusual_users),
+               atomic_load(&notes->unusual_types));
         wrong = true;
     }
     return wrong;

@@ -1,4 +1,4 @@
-/* stress: what the stress programs share; see stress.h. */
+/* stress: shared by the stress programs; see stress.h. */
 #include "tests/stress/stress.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* stress: what the stress programs share: time, seeded randomness, memory shared
- * with children, attributes of locks, and what a daemon uses. */
+/* stress: shared by the stress programs: time, seeded randomness, memory shared with children, attributes of locks, and
+ * the resources that a daemon uses. */
 #ifndef TESTS_STRESS_STRESS_H
 #define TESTS_STRESS_STRESS_H
 

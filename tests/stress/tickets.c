@@ -2,13 +2,11 @@
  *
  *     tickets order DIRECTORY [--processes N] [--seed N]
  *         N processes race for tickets and wait for their turn: they must be served
- *         strictly in the order of the numbers, of which none is missing.
+ *         strictly in the order of the numbers, and no number is missing.
  *     tickets semaphore DIRECTORY [--processes N] [--width N] [--steps N] [--seed N]
- *         N processes in a directory of that width, of which those who hold and those
- *         who wait are told to leave or are killed: never more than the width inside,
- *         and after each step soon as many as it allows.
- *     tickets depth DIRECTORY [--processes N]
- *         prints what position and hand-over cost with N tickets in the queue.
+ *         N processes in a directory of that width; holders and waiters leave on command or are killed: never more than
+ * the width hold, and after each step soon as many as it allows. tickets depth DIRECTORY [--processes N] prints what
+ * position and hand-over cost with N tickets in the queue.
  *
  * Exit status: 0, 3 for a behaviour that is wrong, 1 if it could not be run.
  */

@@ -1,14 +1,14 @@
 /* waiters: many processes that wait for one flock.
  *
  *     waiters order DIRECTORY [--waiters N] [--daemon PID]
- *         N wait, each having come when the one before was seen waiting; then the
- *         lock is let go: they must be served in that order, one at a time.  Prints
- *         the time for a hand-over, and the daemon's processor time for it.
+ *         N processes wait; each comes when the one before is seen waiting.  After the
+ *         release they must be served in that order, one at a time.  Prints the time
+ *         for a hand-over, and the daemon's processor time for it.
  *     waiters leave DIRECTORY [--waiters N] [--limit MS]
- *         N wait and leave by `flock -w 1`, Ctrl-C, or kill -9: each must be gone from
- *         the queue within the limit, and never be granted the lock afterwards.
+ *         N processes wait and leave by `flock -w 1`, Ctrl-C, or kill -9: each must be
+ *         gone from the queue within the limit, and never be granted the lock afterwards.
  *
- * Exit status: 0, 3 for a behaviour that is wrong, 1 if it could not be run.
+ * Exit status: 0, 3 for a wrong behaviour, 1 if it could not be run.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -198,7 +198,7 @@ static void waiters_start_all(struct waiters *w, const char *const options[2])
     }
 }
 
-/* From `began` until no more than `count` wait. */
+/* From `began` until at most `count` wait. */
 static int64_t waiters_time_to(const struct waiters *w, int64_t count, int64_t began)
 {
     while (stress_waiters(w->path) > count && stress_now() < began + 10 * STRESS_SECOND) {

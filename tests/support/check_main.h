@@ -1,4 +1,4 @@
-/* check_main: what main() of every check program returns.
+/* check_main: the result of main() of every check program.
  *
  * Prints TAP, so that `make check` counts single cases.
  */

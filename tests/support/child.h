@@ -1,4 +1,4 @@
-/* child: a server of a test's own, which ends with whoever has started it. */
+/* child: a server process of a test, which ends with the process that started it. */
 #ifndef TESTS_SUPPORT_CHILD_H
 #define TESTS_SUPPORT_CHILD_H
 

@@ -1,6 +1,6 @@
-/* declared_keys: in a program that is linked with --wrap (see Makefile.am) each script of the Redis backend fails that
- * touches a key which is not among its KEYS.  Whatever such a program checks fails with it.  With LUA_LINES, which
- * counts the lines of scripts, they are sent as they are.
+/* declared_keys: in a program that is linked with --wrap (see Makefile.am), each script of the Redis backend fails that
+ * uses a key which is not among its KEYS; then the program's checks fail.  With LUA_LINES, which counts the lines of
+ * scripts, scripts are sent unchanged.
  */
 #include <glib.h>
 

@@ -1,7 +1,7 @@
-/* disk: a disk that fails on demand, and remembers what a power cut would leave.
+/* disk: a disk that fails on demand, and knows what a power cut would leave.
  *
- * For programs linked with disk_wraps of Makefile.am: what they ask of files goes
- * through here, from any thread, and so do getrandom and pthread_create.
+ * For programs that are linked with disk_wraps of Makefile.am: their calls on files, from any thread, go through here,
+ * and so do getrandom and pthread_create.
  */
 #ifndef TESTS_SUPPORT_DISK_H
 #define TESTS_SUPPORT_DISK_H
@@ -42,8 +42,8 @@ void disk_fail_writes(int number);
 /* No write takes more than so many bytes; 0: any number. */
 void disk_shorten_writes(size_t at_most);
 
-/* Room that is asked for ahead is refused with `number` from now on: ENOSPC on a
- * full disk, EOPNOTSUPP on one that cannot give any; 0: no more. */
+/* All further reservations of room fail with `number`: ENOSPC for a full disk, EOPNOTSUPP for one that cannot reserve;
+ * 0: none. */
 void disk_fail_room(int number);
 
 /* Syncs of this inode (0: of all) fail with `number`; 0: none does. */

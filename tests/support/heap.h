@@ -1,11 +1,11 @@
-/* heap: bytes that are allocated, for tests of what a structure costs. */
+/* heap: counts allocated bytes, for tests of the cost of a structure. */
 #ifndef TESTS_SUPPORT_HEAP_H
 #define TESTS_SUPPORT_HEAP_H
 
 #include <malloc.h>
 #include <stddef.h>
 
-/* Not where a sanitizer has a heap of its own, nor with a C library that counts in int. */
+/* Only without a sanitizer, which has a heap of its own, and with a C library that counts in size_t. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !__GLIBC_PREREQ(2, 33)
 #define HEAP_IS_MEASURED 0
 static inline size_t heap_bytes(void)

@@ -14,7 +14,7 @@
 
 #include "tests/support/child.h"
 
-#define PATIENCE 60 /* s */
+#define TIME_LIMIT 60 /* s */
 #define NOBODY 65534
 
 struct postgresql_server {
@@ -24,7 +24,7 @@ struct postgresql_server {
 };
 
 /* It runs beside all checks of a program, not in one. */
-static void give_up(const char *why)
+static void on_time_limit(const char *why)
 {
     fprintf(stderr, "the PostgreSQL server: %s\n", why);
     exit(EXIT_FAILURE);
@@ -51,7 +51,7 @@ bool postgresql_server_exists(void)
     return exists;
 }
 
-static void give_up_root(void)
+static void drop_root(void)
 {
     if (geteuid() == 0) {
         bool done = setgroups(0, NULL) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0;
@@ -67,14 +67,14 @@ static void make_cluster(const struct postgresql_server *server)
     char *initdb = program("initdb");
     pid_t pid = child_fork();
     if (pid == 0) {
-        give_up_root();
+        drop_root();
         execl(initdb, initdb, "-D", server->data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C",
               "--no-sync", (char *)NULL);
         _exit(127);
     }
     int status = 0;
     if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) {
-        give_up("initdb failed");
+        on_time_limit("initdb failed");
     }
     g_free(initdb);
 }
@@ -85,7 +85,7 @@ static void launch(struct postgresql_server *server)
          *sockets = g_strdup_printf("unix_socket_directories=%s", server->directory);
     server->pid = child_fork();
     if (server->pid == 0) {
-        give_up_root();
+        drop_root();
         execl(postgres, postgres, "-D", server->data, "-c", port, "-c", sockets, "-c", "listen_addresses=127.0.0.1",
               "-c", "fsync=off", "-c", "max_connections=60", "-c", "shared_buffers=16MB", "-c", "autovacuum_naptime=5s",
               (char *)NULL);
@@ -109,7 +109,7 @@ static PGconn *connection(const struct postgresql_server *server)
 /* False: it has ended instead. */
 static bool await(struct postgresql_server *server)
 {
-    for (int i = 0; i < PATIENCE * 20; i++) {
+    for (int i = 0; i < TIME_LIMIT * 20; i++) {
         if (waitpid(server->pid, NULL, WNOHANG) == server->pid) {
             server->pid = 0;
             return false;
@@ -122,7 +122,7 @@ static bool await(struct postgresql_server *server)
         }
         g_usleep(50000);
     }
-    give_up("it does not answer");
+    on_time_limit("it does not answer");
     return false;
 }
 
@@ -131,11 +131,11 @@ struct postgresql_server *postgresql_server_start(void)
     struct postgresql_server *server = g_new0(struct postgresql_server, 1);
     server->directory = g_dir_make_tmp("leasefs-postgresql-XXXXXX", NULL);
     if (!server->directory) {
-        give_up("cannot make its directory");
+        on_time_limit("cannot make its directory");
     }
     server->data = g_build_filename(server->directory, "data", NULL);
     if (geteuid() == 0 && chown(server->directory, NOBODY, NOBODY) < 0) {
-        give_up("cannot give its directory away");
+        on_time_limit("cannot give its directory away");
     }
     make_cluster(server);
     for (int i = 0; i < 20; i++) {
@@ -145,7 +145,7 @@ struct postgresql_server *postgresql_server_start(void)
             return server;
         }
     }
-    give_up("it does not start");
+    on_time_limit("it does not start");
     return NULL;
 }
 
@@ -165,7 +165,7 @@ char *postgresql_server_do(const struct postgresql_server *server, const char *s
     PGresult *rows = PQexec(conn, statements);
     ExecStatusType status = PQresultStatus(rows);
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) {
-        give_up(PQerrorMessage(conn));
+        on_time_limit(PQerrorMessage(conn));
     }
     int count = PQntuples(rows);
     char *value = g_strdup(count > 0 ? PQgetvalue(rows, count - 1, 0) : "");

@@ -12,7 +12,7 @@
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
 
-#define PATIENCE 20 /* s */
+#define TIME_LIMIT 20 /* s */
 
 struct redis_server {
     char *directory;
@@ -103,7 +103,7 @@ static bool await(struct redis_server *server)
 {
     redisContext *context;
 
-    for (int i = 0; i < PATIENCE * 100; i++) {
+    for (int i = 0; i < TIME_LIMIT * 100; i++) {
         if (waitpid(server->pid, NULL, WNOHANG) == server->pid) {
             server->pid = 0;
             return false;

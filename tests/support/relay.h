@@ -1,4 +1,4 @@
-/* relay: stands between mounts and their servers, on the check's loop, and loses what the servers answer. */
+/* relay: a proxy between mounts and their servers, on the check's loop, that loses the servers' answers. */
 #ifndef TESTS_SUPPORT_RELAY_H
 #define TESTS_SUPPORT_RELAY_H
 

@@ -1,4 +1,4 @@
-/* scratch: directories and files for the checks of what is kept on disk. */
+/* scratch: directories and files for the checks of stores on disk. */
 #ifndef TESTS_SUPPORT_SCRATCH_H
 #define TESTS_SUPPORT_SCRATCH_H
 

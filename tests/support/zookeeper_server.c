@@ -14,7 +14,7 @@
 #include "tests/support/child.h"
 
 #define JAR "/usr/share/java/zookeeper.jar"
-#define PATIENCE 60 /* s */
+#define TIME_LIMIT 60 /* s */
 
 struct zookeeper_server {
     char *directory;
@@ -23,7 +23,7 @@ struct zookeeper_server {
 };
 
 /* It runs beside all checks of a program, not in one. */
-static void give_up(const char *why)
+static void on_time_limit(const char *why)
 {
     fprintf(stderr, "the ZooKeeper server: %s\n", why);
     exit(EXIT_FAILURE);
@@ -46,7 +46,7 @@ static void write_configuration(const struct zookeeper_server *server, const cha
                                  server->directory, server->port);
 
     if (!g_file_set_contents(file, text, -1, NULL))
-        give_up("cannot write its configuration");
+        on_time_limit("cannot write its configuration");
     g_free(text);
 }
 
@@ -57,7 +57,7 @@ static void launch(struct zookeeper_server *server)
     write_configuration(server, file);
     server->pid = child_fork();
     if (server->pid < 0)
-        give_up("cannot fork");
+        on_time_limit("cannot fork");
     if (server->pid == 0) {
         execlp("java", "java", "-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no",
                "-cp", JAR, "org.apache.zookeeper.server.ZooKeeperServerMain", file, NULL);
@@ -74,8 +74,8 @@ static void ask(const struct zookeeper_server *server, const char *word, char *a
 
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 1}, sizeof(struct timeval));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    bool asked = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && write(fd, word, 4) == 4;
-    ssize_t length = asked ? recv(fd, answer, size - 1, MSG_WAITALL) : 0;
+    bool requested = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && write(fd, word, 4) == 4;
+    ssize_t length = requested ? recv(fd, answer, size - 1, MSG_WAITALL) : 0;
     answer[MAX(length, 0)] = '\0';
     close(fd);
 }
@@ -95,14 +95,14 @@ unsigned zookeeper_server_watches(const struct zookeeper_server *server)
     ask(server, "wchs", answer, sizeof(answer));
     const char *total = strstr(answer, "Total watches:");
     if (!total)
-        give_up("it does not tell its watches");
+        on_time_limit("it does not tell its watches");
     return (unsigned)strtoul(total + strlen("Total watches:"), NULL, 10);
 }
 
 /* False: it has ended instead. */
 static bool await(struct zookeeper_server *server)
 {
-    for (int i = 0; i < PATIENCE * 20; i++) {
+    for (int i = 0; i < TIME_LIMIT * 20; i++) {
         if (waitpid(server->pid, NULL, WNOHANG) == server->pid) {
             server->pid = 0;
             return false;
@@ -111,7 +111,7 @@ static bool await(struct zookeeper_server *server)
             return true;
         g_usleep(50000);
     }
-    give_up("it does not answer");
+    on_time_limit("it does not answer");
     return false;
 }
 
@@ -122,14 +122,14 @@ struct zookeeper_server *zookeeper_server_start(void)
 
         server->directory = g_dir_make_tmp("leasefs-zookeeper-XXXXXX", NULL);
         if (!server->directory)
-            give_up("cannot make its directory");
+            on_time_limit("cannot make its directory");
         server->port = (uint16_t)g_random_int_range(20000, 32000); /* below those that the kernel gives to clients */
         launch(server);
         if (await(server))
             return server;
         zookeeper_server_free(server); /* the port was taken */
     }
-    give_up("it does not start");
+    on_time_limit("it does not start");
     return NULL;
 }
 

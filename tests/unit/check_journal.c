@@ -1,5 +1,5 @@
-/* check_journal: what was committed is read back, what was torn is cut off, and
- * what was damaged is found.  Failing disks are in check_journal_faults. */
+/* check_journal: committed records are read back, a torn tail is cut off, and damage is found.  Failing disks are in
+ * check_journal_faults. */
 #include <errno.h>
 #include <glib/gstdio.h>
 #include <inttypes.h>
@@ -408,7 +408,7 @@ START_TEST(record_that_the_reader_refuses_refuses_the_start)
 }
 END_TEST
 
-START_TEST(second_opener_is_refused_and_told_by_whom)
+START_TEST(second_opener_is_refused_with_the_name_of_the_first)
 {
     GPtrArray *records = scratch_records();
     struct journal *j = open_good(directory, records), *second = NULL;
@@ -576,7 +576,7 @@ static Suite *journal_suite(void)
     suite_add_tcase(suite, damage);
 
     tcase_add_checked_fixture(access, setup, teardown);
-    tcase_add_test(access, second_opener_is_refused_and_told_by_whom);
+    tcase_add_test(access, second_opener_is_refused_with_the_name_of_the_first);
     tcase_add_test(access, nobody_else_can_read_it);
     tcase_add_test(access, directory_that_others_may_write_is_refused);
     tcase_add_test(access, directory_of_another_user_is_refused);

@@ -1,8 +1,8 @@
-/* check_journal_compact: the journal is replaced by a shorter one while it is in
- * use, and no crash, power cut or error on the way loses anything.
+/* check_journal_compact: the journal is replaced by a shorter one while it is in use, and no crash, power cut or error
+ * meanwhile loses anything.
  *
- * A power cut leaves of each file what it held when it was last synced, under the
- * name it had then or the one it has; disk.h remembers both.
+ * A power cut leaves each file with its content of the last sync, under its name then or its present one; disk.h knows
+ * both.
  */
 #include <errno.h>
 #include <glib/gstdio.h>
@@ -204,7 +204,7 @@ END_TEST
 
 /* What a power cut would leave now, under the name as it was last synced or as
  * it is: either may be found. */
-static void check_after_power_cut(uint64_t told_synced, const GArray *history)
+static void check_after_power_cut(uint64_t reported_synced, const GArray *history)
 {
     char *path = g_build_filename(directory, "journal", NULL);
     struct stat st;
@@ -223,8 +223,8 @@ static void check_after_power_cut(uint64_t told_synced, const GArray *history)
         scratch_write(after, "journal", g_bytes_get_data(bytes, NULL), g_bytes_get_size(bytes));
         j = open_good(after, apply, &found);
         journal_close(j);
-        /* it is the state after some change, none older than what was told */
-        for (guint k = (guint)told_synced; k < history->len && !some; k++)
+        /* it is the state after some change, not older than the last confirmed one */
+        for (guint k = (guint)reported_synced; k < history->len && !some; k++)
             some = memcmp(&g_array_index(history, struct state, k), &found, sizeof(found)) == 0;
         ck_assert_msg(some, "a power cut loses what was told to be synced (%s name)", i ? "new" : "synced");
         g_bytes_unref(bytes);
@@ -233,7 +233,7 @@ static void check_after_power_cut(uint64_t told_synced, const GArray *history)
     g_free(path);
 }
 
-START_TEST(power_cut_loses_nothing_that_was_told_to_be_synced)
+START_TEST(power_cut_loses_nothing_that_was_reported_as_synced)
 {
     GRand *random = g_rand_new_with_seed(scratch_seed());
     GArray *history = g_array_new(FALSE, FALSE, sizeof(struct state)); /* state by sequence */
@@ -328,7 +328,7 @@ static Suite *compact_suite(void)
     tcase_add_test(compaction, crash_at_any_step_of_compaction_finds_the_same_state);
     tcase_add_test(compaction, sequence_grows_across_compaction);
     tcase_add_test(compaction, compaction_that_cannot_write_leaves_the_journal_in_use);
-    tcase_add_test(compaction, power_cut_loses_nothing_that_was_told_to_be_synced);
+    tcase_add_test(compaction, power_cut_loses_nothing_that_was_reported_as_synced);
     tcase_add_test(compaction, random_use_with_crashes_agrees_with_a_plain_model);
     suite_add_tcase(suite, compaction);
     return suite;

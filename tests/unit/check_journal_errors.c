@@ -1,6 +1,5 @@
-/* check_journal_errors: each call that the journal makes of the system fails in its
- * turn, once; see disk.h.  What was told to be kept is kept, what was not is not told,
- * and who opens the journal is told why it does not. */
+/* check_journal_errors: each system call of the journal fails once; see disk.h.  Everything that was confirmed is kept,
+ * nothing else is confirmed, and a failed open has its reason. */
 #include <dirent.h>
 #include <errno.h>
 #include <glib/gstdio.h>
@@ -57,7 +56,7 @@ static guint open_files(void)
 
 /* --- one call fails --- */
 
-/* What was done, what was told of it, and the first error that was told. */
+/* The changes, their confirmations, and the first reported error. */
 struct story {
     GPtrArray *kept;
     int result;
@@ -152,8 +151,8 @@ static void assert_same(const GPtrArray *kept, const GPtrArray *found, const cha
     }
 }
 
-/* Once it is over, nothing that was told is missing and nothing that was refused is there, whatever failed;
- * that a call failed is told, but for those that the journal can do without. */
+/* Once it is over, no confirmed change is missing and no refused one is there, whatever failed;
+ * a failed call is reported, except those that the journal can do without. */
 static const struct {
     const char *name;
     enum disk_call call;
@@ -186,7 +185,7 @@ static const struct {
     {"thread", DISK_THREAD, EAGAIN, 2, false},
 };
 
-START_TEST(call_that_fails_loses_nothing_that_was_told)
+START_TEST(call_that_fails_loses_nothing_that_was_confirmed)
 {
     bool happened = true;
     unsigned skip;
@@ -230,7 +229,7 @@ START_TEST(interrupted_call_is_made_again)
 }
 END_TEST
 
-/* What is there of the record cannot be taken back: what came behind it would be found no more. */
+/* The partial record cannot be taken back, and later records would not be found. */
 START_TEST(journal_whose_torn_end_cannot_be_cut_off_has_failed)
 {
     GPtrArray *records = scratch_records();
@@ -290,7 +289,7 @@ static void assert_refused(enum disk_call call, unsigned skip, int number, const
     g_ptr_array_unref(records);
 }
 
-START_TEST(what_cannot_be_opened_is_told_with_the_reason)
+START_TEST(failed_open_is_reported_with_the_reason)
 {
     assert_refused(DISK_OPEN, 0, ENOMEM, "cannot be used");
     assert_refused(DISK_STAT, 0, EIO, "cannot be used");
@@ -481,7 +480,7 @@ END_TEST
 
 /* --- in use --- */
 
-START_TEST(room_of_no_disk_is_asked_for_once)
+START_TEST(unsupported_reservation_is_tried_once)
 {
     GPtrArray *records = scratch_records();
     struct story story = {.kept = scratch_records()};
@@ -593,14 +592,14 @@ static Suite *errors_suite(void)
     TCase *store = tcase_create("store"), *started = tcase_create("started");
 
     tcase_add_checked_fixture(calls, setup, teardown);
-    tcase_add_loop_test(calls, call_that_fails_loses_nothing_that_was_told, 0, G_N_ELEMENTS(cases));
+    tcase_add_loop_test(calls, call_that_fails_loses_nothing_that_was_confirmed, 0, G_N_ELEMENTS(cases));
     tcase_add_loop_test(calls, interrupted_call_is_made_again, 0, 3);
     tcase_add_test(calls, journal_whose_torn_end_cannot_be_cut_off_has_failed);
     tcase_add_test(calls, torn_end_that_is_cut_off_is_no_failure);
     suite_add_tcase(suite, calls);
 
     tcase_add_checked_fixture(opening, setup, teardown);
-    tcase_add_test(opening, what_cannot_be_opened_is_told_with_the_reason);
+    tcase_add_test(opening, failed_open_is_reported_with_the_reason);
     tcase_add_test(opening, second_opener_that_cannot_read_by_whom_is_refused_all_the_same);
     tcase_add_loop_test(opening, directory_replaced_before_it_is_locked_is_not_taken, 0, 2);
     tcase_add_test(opening, directory_replaced_after_it_was_locked_is_not_in_place);
@@ -612,7 +611,7 @@ static Suite *errors_suite(void)
     suite_add_tcase(suite, opening);
 
     tcase_add_checked_fixture(use, setup, teardown);
-    tcase_add_test(use, room_of_no_disk_is_asked_for_once);
+    tcase_add_test(use, unsupported_reservation_is_tried_once);
     tcase_add_test(use, file_that_may_grow_no_more_has_no_room_and_has_not_failed);
     tcase_add_test(use, compaction_that_has_not_begun_takes_nothing);
     suite_add_tcase(suite, use);

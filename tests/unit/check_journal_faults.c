@@ -1,5 +1,5 @@
-/* check_journal_faults: full disks and failing disks; see disk.h for how they are
- * made to fail.  Compaction and power cuts are in check_journal_compact. */
+/* check_journal_faults: full disks and failing disks, by disk.h.  Compaction and power cuts are in
+ * check_journal_compact. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -182,7 +182,7 @@ START_TEST(record_that_found_no_room_may_be_written_later)
 }
 END_TEST
 
-/* What is kept spare is there when somebody else has filled the disk. */
+/* The spare room is there when another program has filled the disk. */
 START_TEST(room_that_was_made_is_there_on_a_full_disk)
 {
     struct journal *j;
@@ -230,12 +230,12 @@ static void count_sync(void *arg)
     g_atomic_int_inc((gint *)arg);
 }
 
-START_TEST(sync_is_told_from_the_thread_and_covers_what_was_committed)
+START_TEST(sync_is_reported_from_the_thread_and_covers_what_was_committed)
 {
     struct journal *j = open_good(directory, ignore, NULL);
-    gint told = 0;
+    gint reported = 0;
 
-    journal_on_synced(j, count_sync, &told);
+    journal_on_synced(j, count_sync, &reported);
     ck_assert_int_eq(put(j, "one"), 0);
     ck_assert_int_eq(put(j, "two"), 0);
     ck_assert_uint_eq(journal_synced(j), 0);
@@ -243,16 +243,16 @@ START_TEST(sync_is_told_from_the_thread_and_covers_what_was_committed)
     ck_assert_int_eq(journal_sync_wait(j), 0);
     ck_assert_uint_eq(journal_synced(j), 2);
     journal_close(j);
-    ck_assert_int_ge(told, 1);
+    ck_assert_int_ge(reported, 1);
 }
 END_TEST
 
 START_TEST(commits_made_during_a_sync_share_the_next_one)
 {
     struct journal *j = open_good(directory, ignore, NULL);
-    gint told = 0;
+    gint reported = 0;
 
-    journal_on_synced(j, count_sync, &told);
+    journal_on_synced(j, count_sync, &reported);
     disk_hold_syncs(true);
     for (int i = 0; i < 100; i++) {
         ck_assert_int_eq(put(j, "x"), 0);
@@ -263,16 +263,16 @@ START_TEST(commits_made_during_a_sync_share_the_next_one)
     ck_assert_int_eq(journal_sync_wait(j), 0);
     ck_assert_uint_eq(journal_synced(j), 100);
     journal_close(j);
-    ck_assert_int_le(told, 2);
+    ck_assert_int_le(reported, 2);
 }
 END_TEST
 
-START_TEST(failed_sync_fails_the_journal_and_is_told)
+START_TEST(failed_sync_fails_the_journal_and_is_reported)
 {
     struct journal *j = open_good(directory, ignore, NULL);
-    gint told = 0;
+    gint reported = 0;
 
-    journal_on_synced(j, count_sync, &told);
+    journal_on_synced(j, count_sync, &reported);
     ck_assert_int_eq(put(j, "one"), 0);
     disk_fail_syncs(EIO, 0);
     ck_assert_int_eq(journal_sync_wait(j), -EIO);
@@ -281,7 +281,7 @@ START_TEST(failed_sync_fails_the_journal_and_is_told)
     ck_assert_int_eq(journal_failed(j), EIO);
     ck_assert_int_eq(put(j, "two"), -EIO);
     journal_close(j);
-    ck_assert_int_eq(told, 1);
+    ck_assert_int_eq(reported, 1);
 }
 END_TEST
 
@@ -304,9 +304,9 @@ static Suite *faults_suite(void)
     suite_add_tcase(suite, writes);
 
     tcase_add_checked_fixture(syncs, setup, teardown);
-    tcase_add_test(syncs, sync_is_told_from_the_thread_and_covers_what_was_committed);
+    tcase_add_test(syncs, sync_is_reported_from_the_thread_and_covers_what_was_committed);
     tcase_add_test(syncs, commits_made_during_a_sync_share_the_next_one);
-    tcase_add_test(syncs, failed_sync_fails_the_journal_and_is_told);
+    tcase_add_test(syncs, failed_sync_fails_the_journal_and_is_reported);
     suite_add_tcase(suite, syncs);
     return suite;
 }

@@ -1,5 +1,5 @@
-/* check_journal_map: records that are written in memory.  The page cache has them when the daemon is killed; when the
- * host stops, each page of the file is on the disk as it is or as it was last synced. */
+/* check_journal_map: records that are written in memory.  When the daemon is killed the page cache has them; when the
+ * host stops, each page of the file is on the disk in its present or its last synced state. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>

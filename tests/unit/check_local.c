@@ -1,5 +1,5 @@
-/* check_local: what the local backend promises beyond the contract: reboots,
- * fencing tokens over crashes, and idleness. */
+/* check_local: the promises of the local backend beyond the contract: reboots, fencing tokens over crashes, and
+ * idleness. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -167,7 +167,7 @@ static void ignore(void *context, struct backend_ticket *ticket)
 /* A replay of COUNT leases that all end `left` milliseconds after the start. */
 static struct lockspace *replayed(unsigned count, int64_t left)
 {
-    static const struct lockspace_listener nobody = {.due = ignore}; /* nothing else is told of what is restored */
+    static const struct lockspace_listener nobody = {.due = ignore}; /* no other event of restored leases */
     struct lockspace *space = lockspace_new(&nobody, NULL, 1);
     struct local_session session = {.boot_id = "here"};
     struct local_replay *replay = local_replay_new();
@@ -194,7 +194,7 @@ static struct lockspace *replayed(unsigned count, int64_t left)
     return space;
 }
 
-/* Else the loop would be told of all of them before it answers anybody. */
+/* Otherwise all of them would be reported before the next answer. */
 START_TEST(very_many_leases_are_due_one_after_the_other_but_in_time)
 {
     struct lockspace *space = replayed(1000, CONTRACT_LONG);
@@ -203,7 +203,7 @@ START_TEST(very_many_leases_are_due_one_after_the_other_but_in_time)
     }
     ck_assert_uint_eq(lockspace_tick(space, 21, SIZE_MAX), 0);
     lockspace_free(space);
-    space = replayed(1000, 20); /* they are to be renewed before they end */
+    space = replayed(1000, 20); /* they must be renewed before they end */
     ck_assert_uint_eq(lockspace_tick(space, 11, SIZE_MAX), 1000);
     lockspace_free(space);
 }
@@ -324,7 +324,7 @@ START_TEST(numbers_of_a_queue_never_repeat_over_power_cuts)
 }
 END_TEST
 
-START_TEST(numbers_of_a_queue_go_on_without_a_gap_over_clean_ends)
+START_TEST(numbers_of_a_queue_continue_without_a_gap_over_clean_ends)
 {
     char name[64];
     ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
@@ -441,24 +441,24 @@ static void on_token(void *arg, enum backend_result result, struct backend_ticke
 }
 
 /* After a pause nothing is reserved any more. */
-START_TEST(token_is_told_when_it_can_not_come_again)
+START_TEST(token_is_reported_when_it_can_not_come_again)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_PROVISIONAL, &log); /* which is not there after the crash */
-    bool told = false;
+    bool reported = false;
     uint64_t fence;
 
     reserve_in_steps_of(STEP);
     disk_hold_syncs(true);
     wall_stands += 3 * STEP;
-    struct backend_ticket *ticket = backend_acquire(contract_backend, "a", &claim, on_token, &told);
+    struct backend_ticket *ticket = backend_acquire(contract_backend, "a", &claim, on_token, &reported);
     for (int i = 0; i < 20; i++) {
         contract_poll();
     }
-    ck_assert(!told);
+    ck_assert(!reported);
     ck_assert_uint_eq(fence = ticket->fence, wall_stands);
     disk_hold_syncs(false);
-    CONTRACT_UNTIL(told);
+    CONTRACT_UNTIL(reported);
     local_crash();
     wall_stands -= 3600 * UINT64_C(1000000);
     ck_assert_uint_gt(take_tokens(1), fence);
@@ -497,12 +497,12 @@ START_TEST(journal_of_an_older_version_gives_tokens_of_the_clock_and_short_numbe
 }
 END_TEST
 
-/* Until it is told, what its lock owner holds is a ticket of its own. */
-START_TEST(record_lock_that_is_told_later_joins_then)
+/* Until it is reported, its lock owner's earlier lock is a ticket of its own. */
+START_TEST(record_lock_that_is_reported_later_joins_then)
 {
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = contract_claim(BACKEND_FCNTL, &log[0]);
-    bool told = false;
+    bool reported = false;
 
     reserve_in_steps_of(STEP);
     claim.lock_owner = 7;
@@ -514,11 +514,11 @@ START_TEST(record_lock_that_is_told_later_joins_then)
     claim.user = &log[1];
     claim.start = 20;
     claim.end = 29;
-    struct backend_ticket *ticket = backend_acquire(contract_backend, "a", &claim, on_token, &told);
+    struct backend_ticket *ticket = backend_acquire(contract_backend, "a", &claim, on_token, &reported);
     ck_assert_int_eq(contract_release_range(held, 0, 4), BACKEND_OK);
-    ck_assert(!told && !ticket->joined);
+    ck_assert(!reported && !ticket->joined);
     disk_hold_syncs(false);
-    CONTRACT_UNTIL(told);
+    CONTRACT_UNTIL(reported);
     ck_assert(ticket->joined);
     ck_assert_uint_eq(ticket->fence, fence);
     ck_assert_int_eq(contract_release_range(ticket, 5, 9), BACKEND_OK);
@@ -752,7 +752,7 @@ static void revoked(void *arg, enum backend_result result)
 }
 
 /* As where a daemon stood still: one after the other has its turn, and runs out, before anybody hears of it. */
-START_TEST(grant_of_what_has_ended_is_not_told)
+START_TEST(grant_of_an_ended_ticket_is_not_reported)
 {
     struct contract_log held = {0}, waiting = {0}, next = {0};
     struct backend_ticket *holder = contract_get("a", BACKEND_FLOCK, &held);
@@ -790,12 +790,12 @@ static Suite *local_suite(void)
     tcase_add_test(numbers, tokens_never_repeat_over_crashes_and_clean_ends);
     tcase_add_test(numbers, numbers_of_a_queue_never_repeat_over_crashes);
     tcase_add_loop_test(numbers, numbers_of_a_queue_never_repeat_over_power_cuts, 0, 2);
-    tcase_add_test(numbers, numbers_of_a_queue_go_on_without_a_gap_over_clean_ends);
+    tcase_add_test(numbers, numbers_of_a_queue_continue_without_a_gap_over_clean_ends);
     tcase_add_test(numbers, tokens_are_the_clock_or_behind_the_last);
     tcase_add_test(numbers, tokens_are_the_clock_after_a_crash_though_it_went_on);
     tcase_add_test(numbers, tokens_never_go_back_if_the_clock_does_with_a_power_cut);
-    tcase_add_test(numbers, token_is_told_when_it_can_not_come_again);
-    tcase_add_test(numbers, record_lock_that_is_told_later_joins_then);
+    tcase_add_test(numbers, token_is_reported_when_it_can_not_come_again);
+    tcase_add_test(numbers, record_lock_that_is_reported_later_joins_then);
     tcase_add_test(numbers, journal_of_an_older_version_gives_tokens_of_the_clock_and_short_numbers);
     tcase_add_test(numbers, tokens_are_reserved_ahead_without_holding_anybody_up);
     tcase_add_test(numbers, tokens_that_could_not_be_reserved_are_not_given);
@@ -809,7 +809,7 @@ static Suite *local_suite(void)
     tcase_add_test(idle, lease_that_rested_has_a_full_term_after_a_restart);
     tcase_add_test(idle, memory_keeps_nothing);
     tcase_add_test(idle, no_thread_runs_before_it_is_started);
-    tcase_add_test(idle, grant_of_what_has_ended_is_not_told);
+    tcase_add_test(idle, grant_of_an_ended_ticket_is_not_reported);
     suite_add_tcase(suite, idle);
     return suite;
 }

@@ -1,9 +1,8 @@
 /* check_local_crash: kill -9 at any moment, and compaction at every moment.
  *
- * A child makes random changes and reports each before it asks and after it was
- * confirmed; the parent kills it, opens what it left, and compares: all that was
- * confirmed is there, nothing that was released has come back, tokens only grow.
- * The one change that was asked for and not confirmed may be there or not.
+ * A child makes random changes and reports each before its call and after its confirmation.  The parent kills it, opens
+ * the store, and compares: everything that was confirmed is there, nothing that was released has come back, tokens only
+ * grow. The one change that was pending may be there or not.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -24,7 +23,7 @@ enum { NAMES = 24 };
 static char *directory;
 static char error[512];
 
-/* What is known of a name. */
+/* The expected state of a name. */
 struct lease {
     bool held;
     uint64_t fence;
@@ -363,7 +362,7 @@ static void compare(struct model *m)
         m->fence = MAX(m->fence, found.fence);
     }
     moved = renames && !m->lease[m->open.name].held;
-    if (renames) /* not two of them, nor none */
+    if (renames) /* exactly one of them */
         ck_assert_uint_eq(names, before - (moved && replaced.held));
     if (replaced.held) /* both have changed, or neither */
         ck_assert(moved == (m->lease[m->open.other].fence != replaced.fence));

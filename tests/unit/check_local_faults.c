@@ -1,4 +1,4 @@
-/* check_local_faults: sync=always, and disks that fail; disk.h makes them. */
+/* check_local_faults: sync=always, and disks that fail, by disk.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 /* --- sync=always --- */
 
-struct told {
+struct reported {
     int count;
     enum backend_result result;
 };
@@ -22,20 +22,20 @@ struct told {
 static void on_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
                         const struct backend_info *holder)
 {
-    struct told *told = arg;
+    struct reported *reported = arg;
 
     (void)ticket, (void)holder;
-    told->count++;
-    told->result = result;
+    reported->count++;
+    reported->result = result;
     contract_end_turn();
 }
 
 static void on_done(void *arg, enum backend_result result)
 {
-    struct told *told = arg;
+    struct reported *reported = arg;
 
-    told->count++;
-    told->result = result;
+    reported->count++;
+    reported->result = result;
     contract_end_turn();
 }
 
@@ -43,7 +43,7 @@ START_TEST(synced_calls_complete_after_the_sync_and_not_before)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
-    struct told acquired = {0}, set = {0}, released = {0};
+    struct reported acquired = {0}, set = {0}, released = {0};
     struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = contract_bytes("text")};
     struct backend_ticket *ticket;
 
@@ -67,11 +67,11 @@ START_TEST(synced_calls_complete_after_the_sync_and_not_before)
 }
 END_TEST
 
-START_TEST(ticket_released_before_its_sync_is_not_told)
+START_TEST(ticket_released_before_its_sync_is_not_reported)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
-    struct told acquired = {0}, released = {0};
+    struct reported acquired = {0}, released = {0};
     struct backend_ticket *ticket;
 
     disk_hold_syncs(true);
@@ -85,7 +85,7 @@ START_TEST(ticket_released_before_its_sync_is_not_told)
 }
 END_TEST
 
-START_TEST(turn_in_a_queue_is_told_after_the_sync)
+START_TEST(grant_in_a_queue_is_reported_after_the_sync)
 {
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[0]);
@@ -105,11 +105,11 @@ START_TEST(turn_in_a_queue_is_told_after_the_sync)
 }
 END_TEST
 
-START_TEST(number_of_a_queue_is_told_after_the_sync)
+START_TEST(number_of_a_queue_is_reported_after_the_sync)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
-    struct told acquired = {0};
+    struct reported acquired = {0};
 
     ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
     claim.sequence = claim.wait = true;
@@ -127,7 +127,7 @@ START_TEST(failed_sync_refuses_what_waited_for_it)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
-    struct told acquired = {0};
+    struct reported acquired = {0};
 
     disk_hold_syncs(true);
     disk_fail_syncs(EIO, 0);
@@ -151,7 +151,7 @@ START_TEST(lease_that_became_a_handle_lock_is_one_also_when_the_sync_failed)
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
     struct backend_ticket *ticket = contract_acquire("a", &claim).ticket;
-    struct told converted = {0};
+    struct reported converted = {0};
 
     claim.kind = BACKEND_FLOCK;
     disk_hold_syncs(true);
@@ -165,12 +165,12 @@ START_TEST(lease_that_became_a_handle_lock_is_one_also_when_the_sync_failed)
 }
 END_TEST
 
-/* Who is told that it was not moved looks for it by its old name; else it would be there by one that nobody knows. */
+/* After a failed rename the user looks for it by its old name. */
 START_TEST(rename_whose_sync_fails_leaves_the_old_name)
 {
     struct contract_log log[2] = {{0}};
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]);
-    struct told renamed = {0};
+    struct reported renamed = {0};
 
     disk_hold_syncs(true);
     disk_fail_syncs(EIO, 0);
@@ -252,7 +252,7 @@ static int fill_up(void)
     return taken;
 }
 
-/* A number that was told never comes again, though the ticket was not to be kept. */
+/* A reported number never comes again, even if its ticket was not kept. */
 START_TEST(failed_disk_gives_no_number_that_it_cannot_keep)
 {
     struct contract_log log = {0};
@@ -340,7 +340,7 @@ START_TEST(everything_can_be_released_on_a_full_disk)
 END_TEST
 
 /* A close is answered before what it makes is written down. */
-START_TEST(all_that_a_close_may_decide_finds_its_room_on_a_full_disk)
+START_TEST(all_leases_that_closes_make_have_their_room_on_a_full_disk)
 {
     enum { MANY = 4000 };
     struct contract_log log = {0};
@@ -368,7 +368,7 @@ START_TEST(all_that_a_close_may_decide_finds_its_room_on_a_full_disk)
 }
 END_TEST
 
-/* The ticket of what its lock owner held before is no more: the journal failing must not take that away. */
+/* Its lock owner's earlier ticket is gone: a failing journal must not take the lock away. */
 START_TEST(record_lock_that_joins_another_as_the_journal_fails_leaves_both)
 {
     struct contract_log log = {0};
@@ -475,7 +475,7 @@ START_TEST(call_under_which_the_write_fails_changes_nothing)
 }
 END_TEST
 
-START_TEST(turn_that_cannot_be_written_is_lost_not_believed)
+START_TEST(grant_that_cannot_be_written_is_lost)
 {
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[0]);
@@ -561,7 +561,7 @@ START_TEST(start_on_a_full_disk_says_so)
 }
 END_TEST
 
-START_TEST(second_user_of_a_directory_is_told_who_has_it)
+START_TEST(second_user_of_a_directory_learns_who_has_it)
 {
     struct local_options at = local_options;
     struct backend *b;
@@ -730,9 +730,9 @@ static Suite *local_faults_suite(void)
     tcase_add_checked_fixture(sync, local_setup_synced, contract_teardown);
     tcase_set_timeout(sync, 30);
     tcase_add_test(sync, synced_calls_complete_after_the_sync_and_not_before);
-    tcase_add_test(sync, ticket_released_before_its_sync_is_not_told);
-    tcase_add_test(sync, turn_in_a_queue_is_told_after_the_sync);
-    tcase_add_test(sync, number_of_a_queue_is_told_after_the_sync);
+    tcase_add_test(sync, ticket_released_before_its_sync_is_not_reported);
+    tcase_add_test(sync, grant_in_a_queue_is_reported_after_the_sync);
+    tcase_add_test(sync, number_of_a_queue_is_reported_after_the_sync);
     tcase_add_test(sync, failed_sync_refuses_what_waited_for_it);
     tcase_add_test(sync, lease_that_became_a_handle_lock_is_one_also_when_the_sync_failed);
     tcase_add_loop_test(sync, rename_whose_sync_fails_leaves_the_old_name, 0, 2);
@@ -744,14 +744,14 @@ static Suite *local_faults_suite(void)
     tcase_add_test(faults, failed_disk_gives_no_number_that_it_cannot_keep);
     tcase_add_test(faults, full_disk_refuses_new_leases_renews_and_releases_and_recovers);
     tcase_add_test(faults, everything_can_be_released_on_a_full_disk);
-    tcase_add_loop_test(faults, all_that_a_close_may_decide_finds_its_room_on_a_full_disk, 0, 2);
+    tcase_add_loop_test(faults, all_leases_that_closes_make_have_their_room_on_a_full_disk, 0, 2);
     tcase_add_test(faults, record_lock_that_joins_another_as_the_journal_fails_leaves_both);
     tcase_add_test(faults, release_that_found_no_room_is_written_later);
     tcase_add_loop_test(faults, call_under_which_the_write_fails_changes_nothing, 0, 7);
-    tcase_add_test(faults, turn_that_cannot_be_written_is_lost_not_believed);
+    tcase_add_test(faults, grant_that_cannot_be_written_is_lost);
     tcase_add_test(faults, status_shows_the_journal_and_since_when_and_why_it_failed);
     tcase_add_test(faults, start_on_a_full_disk_says_so);
-    tcase_add_test(faults, second_user_of_a_directory_is_told_who_has_it);
+    tcase_add_test(faults, second_user_of_a_directory_learns_who_has_it);
     tcase_add_loop_test(faults, store_that_was_removed_or_replaced_grants_nothing_more, 0, 5);
     tcase_add_test(faults, record_of_another_version_is_refused);
     tcase_add_loop_test(faults, record_with_a_time_that_no_clock_shows_is_refused, 0, 4);

@@ -1,4 +1,4 @@
-/* check_lockspace: who gets a lock when, told as scenarios. */
+/* check_lockspace: which ticket gets a lock when, as scenarios. */
 #include "tests/support/heap.h"
 #include "tests/unit/lock_world.h"
 
@@ -45,11 +45,11 @@ START_TEST(a_lock_exists_exactly_while_it_is_held)
     ck_assert_int_eq(lock_world_stat(w, "a").type, BACKEND_NOTHING);
     ck_assert_uint_eq(lockspace_counts(w->space).locks, 0);
     ck_assert_str_eq(lock_world_list(w, ""), "");
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
 }
 END_TEST
 
-START_TEST(a_refusal_tells_who_holds)
+START_TEST(a_refusal_names_the_holder)
 {
     struct backend_claim claim = ex("B");
     struct backend_ticket *ticket = NULL;
@@ -80,14 +80,14 @@ START_TEST(a_writer_is_not_starved_by_readers)
 {
     struct backend_ticket *r1 = lock_world_hold(w, "a", sh("R1"));
     struct backend_ticket *writer = lock_world_wait(w, "a", ex("W"));
-    lock_world_told(w, "wanted R1; ");
+    lock_world_reported(w, "wanted R1; ");
     lock_world_refused(w, "a", sh("R2"));
     lock_world_wait(w, "a", sh("R3"));
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     lock_world_release(w, r1);
-    lock_world_told(w, "granted W; ");
+    lock_world_reported(w, "granted W; ");
     lock_world_release(w, writer);
-    lock_world_told(w, "granted R3; ");
+    lock_world_reported(w, "granted R3; ");
 }
 END_TEST
 
@@ -100,14 +100,14 @@ START_TEST(a_run_of_shared_waiters_is_granted_together)
     lock_world_wait(w, "a", sh("R3"));
     g_string_truncate(w->log, 0);
     lock_world_release(w, holder);
-    lock_world_told(w, "granted R1; granted R2; ");
+    lock_world_reported(w, "granted R1; granted R2; ");
     ck_assert_uint_eq(lock_world_stat(w, "a").holders, 2);
     ck_assert_uint_eq(lock_world_stat(w, "a").waiters, 2);
     ck_assert_uint_eq(lockspace_counts(w->space).waiting, 2);
     lock_world_release(w, r1);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     lock_world_release(w, r2);
-    lock_world_told(w, "granted W; ");
+    lock_world_reported(w, "granted W; ");
 }
 END_TEST
 
@@ -121,7 +121,7 @@ START_TEST(a_writer_that_gives_up_lets_the_readers_behind_it_in)
     lock_world_wait(w, "a", sh("R4"));
     g_string_truncate(w->log, 0);
     lock_world_release(w, writer);
-    lock_world_told(w, "granted R2; granted R3; ");
+    lock_world_reported(w, "granted R2; granted R3; ");
 }
 END_TEST
 
@@ -140,7 +140,7 @@ START_TEST(waiters_are_served_in_their_order)
         char expected[32];
         g_snprintf(expected, sizeof(expected), "granted %d; ", i);
         lock_world_release(w, tickets[i - 1]);
-        lock_world_told(w, expected);
+        lock_world_reported(w, expected);
         ck_assert_uint_gt(tickets[i]->fence, 1);
     }
 }
@@ -170,7 +170,7 @@ START_TEST(a_downgrade_lets_in_the_readers_up_to_the_next_writer)
     lock_world_wait(w, "a", sh("R3"));
     g_string_truncate(w->log, 0);
     ck_assert_int_eq(convert(a, sh("A")), BACKEND_OK);
-    lock_world_told(w, "granted R1; granted R2; ");
+    lock_world_reported(w, "granted R1; granted R2; ");
 }
 END_TEST
 
@@ -181,9 +181,9 @@ START_TEST(a_waiter_that_is_converted_keeps_its_place)
     lock_world_wait(w, "a", sh("C"));
     g_string_truncate(w->log, 0);
     ck_assert_int_eq(convert(b, ex("B2")), BACKEND_OK);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     ck_assert_int_eq(convert(b, sh("B3")), BACKEND_OK);
-    lock_world_told(w, "granted B3; granted C; ");
+    lock_world_reported(w, "granted B3; granted C; ");
     ck_assert_uint_lt(a->fence, b->fence);
 }
 END_TEST
@@ -239,13 +239,13 @@ START_TEST(a_lease_ends_at_its_deadline_and_not_before)
     struct backend_claim longer = ex("C");
     longer.ttl = 10 * WORLD_TTL;
     lock_world_wait(w, "a", longer);
-    lock_world_told(w, "wanted A; ");
+    lock_world_reported(w, "wanted A; ");
     lock_world_tick(w, WORLD_TTL - 1);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     lock_world_tick(w, WORLD_TTL);
-    lock_world_told(w, "ended A expired; ended B expired; granted C; ");
+    lock_world_reported(w, "ended A expired; ended B expired; granted C; ");
     lock_world_tick(w, WORLD_TTL);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
 }
 END_TEST
 
@@ -257,7 +257,7 @@ START_TEST(a_grant_starts_a_new_term)
     struct backend_ticket *b = lock_world_wait(w, "a", claim);
     g_string_truncate(w->log, 0);
     lock_world_tick(w, 100);
-    lock_world_told(w, "due B; ");
+    lock_world_reported(w, "due B; ");
     w->now = 700;
     lock_world_release(w, a);
     ck_assert(b->held);
@@ -267,23 +267,23 @@ START_TEST(a_grant_starts_a_new_term)
 }
 END_TEST
 
-START_TEST(due_is_told_once_until_renewed)
+START_TEST(due_is_reported_once_until_renewed)
 {
     struct backend_claim claim = ex("A");
     claim.due = 300;
     struct backend_ticket *a = lock_world_hold(w, "a", claim);
     ck_assert_int_eq(lockspace_next(w->space), 300);
     lock_world_tick(w, 299);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     lock_world_tick(w, 300);
-    lock_world_told(w, "due A; ");
+    lock_world_reported(w, "due A; ");
     lock_world_tick(w, 900);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     ck_assert_int_eq(lockspace_next(w->space), WORLD_TTL);
     lockspace_renew(w->space, 900, a, WORLD_TTL, 300);
     ck_assert_int_eq(a->deadline, 900 + WORLD_TTL);
     lock_world_tick(w, 1200);
-    lock_world_told(w, "due A; ");
+    lock_world_reported(w, "due A; ");
     lockspace_renew(w->space, 1200, a, WORLD_TTL, 0);
     ck_assert_int_eq(lockspace_next(w->space), 1200 + WORLD_TTL);
 }
@@ -306,7 +306,7 @@ START_TEST(holder_that_renews_loses_nothing_to_a_late_tick)
     ck_assert_int_eq(lockspace_rename(w->space, w->now, b, "a", NULL), BACKEND_BUSY);
     ck_assert_int_eq(lockspace_rename(w->space, w->now, a, "c", NULL), BACKEND_OK);
     ck_assert_uint_eq(lockspace_tick(w->space, w->now, SIZE_MAX), 1);
-    lock_world_told(w, "due A; ");
+    lock_world_reported(w, "due A; ");
     w->now = 9000; /* its user hears of it still later */
     ck_assert_int_eq(lockspace_next(w->space), b->deadline);
     ck_assert(!lockspace_ticket_is_expired(a, w->now));
@@ -315,7 +315,7 @@ START_TEST(holder_that_renews_loses_nothing_to_a_late_tick)
     ck_assert_int_eq(a->deadline, 9000 + WORLD_TTL);
     w->now = 9000 + WORLD_TTL - 1;
     lockspace_tick(w->space, w->now, SIZE_MAX);
-    lock_world_told(w, "ended B expired; due A; ");
+    lock_world_reported(w, "ended B expired; due A; ");
     lock_world_answer(w);
     lockspace_stat(w->space, "c", &info);
     ck_assert_ptr_eq(info.ticket, a);
@@ -334,16 +334,16 @@ START_TEST(holder_that_does_not_renew_ends_when_that_is_known)
     w->now = WORLD_TTL;
     lockspace_tick(w->space, w->now, SIZE_MAX);
     lockspace_tick(w->space, w->now, SIZE_MAX);
-    lock_world_told(w, "due A; ");
+    lock_world_reported(w, "due A; ");
     ck_assert(!lockspace_ticket_is_expired(a, w->now));
     lock_world_answer(w);
     ck_assert(lockspace_ticket_is_expired(a, w->now));
     lockspace_tick(w->space, w->now, SIZE_MAX);
-    lock_world_told(w, "ended A expired; granted B; ");
+    lock_world_reported(w, "ended A expired; granted B; ");
 }
 END_TEST
 
-START_TEST(a_tick_handles_no_more_than_it_is_told_to)
+START_TEST(a_tick_handles_at_most_its_limit)
 {
     char name[] = "a";
     for (; name[0] < 'h'; name[0]++) {
@@ -361,9 +361,9 @@ START_TEST(a_claim_does_not_count_what_has_expired)
     lock_world_hold(w, "a", ex("A"));
     w->now = WORLD_TTL;
     lock_world_hold(w, "a", ex("B"));
-    lock_world_told(w, "ended A expired; ");
+    lock_world_reported(w, "ended A expired; ");
     lock_world_tick(w, WORLD_TTL);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
 }
 END_TEST
 
@@ -373,9 +373,9 @@ START_TEST(what_has_expired_can_be_neither_renewed_nor_changed)
     w->now = WORLD_TTL;
     ck_assert_int_eq(convert(a, ex("A")), BACKEND_STALE);
     ck_assert_int_eq(lockspace_rename(w->space, w->now, a, "b", NULL), BACKEND_STALE);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     lockspace_renew(w->space, w->now, a, WORLD_TTL, 0);
-    lock_world_told(w, "ended A lost; ");
+    lock_world_reported(w, "ended A lost; ");
     ck_assert_int_eq(lock_world_stat(w, "a").type, BACKEND_NOTHING);
 }
 END_TEST
@@ -391,11 +391,11 @@ START_TEST(a_dead_waiter_is_not_granted_and_holds_nobody_up)
     g_string_truncate(w->log, 0);
     w->now = WORLD_TTL;
     lock_world_release(w, a);
-    lock_world_told(w, "ended B expired; granted C; ");
+    lock_world_reported(w, "ended B expired; granted C; ");
 }
 END_TEST
 
-START_TEST(an_ended_ticket_still_tells_what_it_was)
+START_TEST(an_ended_ticket_keeps_its_data)
 {
     GBytes *meta = g_bytes_new_static("meta", 4);
     char name[16];
@@ -414,13 +414,13 @@ START_TEST(an_ended_ticket_still_tells_what_it_was)
 }
 END_TEST
 
-START_TEST(wanted_is_told_to_those_in_the_way_and_to_not_too_many)
+START_TEST(wanted_is_reported_to_blockers_and_to_not_too_many)
 {
     static struct backend_claim claim;
     lock_world_hold(w, "b", lock_world_range("A", BACKEND_SHARED, 1, 0, 9));
     lock_world_hold(w, "b", lock_world_range("B", BACKEND_SHARED, 2, 10, 19));
     lock_world_wait(w, "b", lock_world_range("C", BACKEND_EXCLUSIVE, 3, 15, 30));
-    lock_world_told(w, "wanted B; ");
+    lock_world_reported(w, "wanted B; ");
     for (int i = 0; i < 100; i++) {
         claim = sh("R");
         lock_world_hold(w, "a", claim);
@@ -439,13 +439,13 @@ START_TEST(a_revocation_needs_the_token_or_ends_all)
     ck_assert_int_eq(lockspace_revoke(w->space, 0, "a", 99), BACKEND_STALE);
     ck_assert_int_eq(lockspace_revoke(w->space, 0, "b", 1), BACKEND_MISSING);
     ck_assert_int_eq(lockspace_revoke(w->space, 0, "a", a->fence), BACKEND_OK);
-    lock_world_told(w, "ended A released; ");
+    lock_world_reported(w, "ended A released; ");
     lock_world_hold(w, "b", sh("A"));
     lock_world_hold(w, "b", sh("B"));
     ck_assert_int_eq(lockspace_revoke(w->space, 0, "a", 0), BACKEND_OK);
-    lock_world_told(w, "ended B broken; granted C; ");
+    lock_world_reported(w, "ended B broken; granted C; ");
     ck_assert_int_eq(lockspace_revoke(w->space, 0, "b", 0), BACKEND_OK);
-    lock_world_told(w, "ended A broken; ended B broken; ");
+    lock_world_reported(w, "ended A broken; ended B broken; ");
 }
 END_TEST
 
@@ -493,7 +493,7 @@ int main(void)
     TCase *tcase = tcase_create("lockspace");
     tcase_add_checked_fixture(tcase, setup, teardown);
     SCENARIO(a_lock_exists_exactly_while_it_is_held);
-    SCENARIO(a_refusal_tells_who_holds);
+    SCENARIO(a_refusal_names_the_holder);
     SCENARIO(a_writer_is_not_starved_by_readers);
     SCENARIO(a_run_of_shared_waiters_is_granted_together);
     SCENARIO(a_writer_that_gives_up_lets_the_readers_behind_it_in);
@@ -505,15 +505,15 @@ int main(void)
     SCENARIO(what_is_set_is_replaced);
     SCENARIO(a_lease_ends_at_its_deadline_and_not_before);
     SCENARIO(a_grant_starts_a_new_term);
-    SCENARIO(due_is_told_once_until_renewed);
+    SCENARIO(due_is_reported_once_until_renewed);
     SCENARIO(holder_that_renews_loses_nothing_to_a_late_tick);
     SCENARIO(holder_that_does_not_renew_ends_when_that_is_known);
-    SCENARIO(a_tick_handles_no_more_than_it_is_told_to);
+    SCENARIO(a_tick_handles_at_most_its_limit);
     SCENARIO(a_claim_does_not_count_what_has_expired);
     SCENARIO(what_has_expired_can_be_neither_renewed_nor_changed);
     SCENARIO(a_dead_waiter_is_not_granted_and_holds_nobody_up);
-    SCENARIO(an_ended_ticket_still_tells_what_it_was);
-    SCENARIO(wanted_is_told_to_those_in_the_way_and_to_not_too_many);
+    SCENARIO(an_ended_ticket_keeps_its_data);
+    SCENARIO(wanted_is_reported_to_blockers_and_to_not_too_many);
     SCENARIO(a_revocation_needs_the_token_or_ends_all);
     SCENARIO(tokens_grow_whatever_happens_to_the_name);
     tcase_add_loop_test(tcase, a_lease_among_very_many_takes_few_bytes, 0, 2);

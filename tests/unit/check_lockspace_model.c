@@ -1,9 +1,8 @@
-/* check_lockspace_model: the lockspace against a naive model, under random
- * operations from a printed seed (CHECK_SEED repeats one).
+/* check_lockspace_model: the lockspace against a simple model, under random operations from a printed seed (CHECK_SEED
+ * repeats one).
  *
- * After each operation the two agree about its result, about every event in its
- * order and about all that can be asked of the locks.  Tokens must grow from
- * grant to grant of a lock, but for what a lock owner adds to its ticket.
+ * After each operation both agree about its result, about every event in its order, and about all that can be read of
+ * the locks.  Tokens must grow from grant to grant of a lock, except for what a lock owner adds to its ticket.
  */
 #include "backend/lockspace/lockspace.h"
 
@@ -268,8 +267,8 @@ static void do_rename(struct world *w)
 static void do_answer(struct world *w)
 {
     struct model_ticket *t = random_ticket(w);
-    if (t && t->asked) {
-        t->asked = false;
+    if (t && t->requested) {
+        t->requested = false;
         lockspace_due_handled(w->space, t->real);
     }
 }

@@ -1,4 +1,4 @@
-/* check_lockspace_range: byte ranges, kin and deadlocks, told as scenarios. */
+/* check_lockspace_range: byte ranges, identities and deadlocks, as scenarios. */
 #include "tests/unit/lock_world.h"
 
 static struct lock_world world;
@@ -39,7 +39,7 @@ START_TEST(a_dead_waiter_in_another_range_holds_nobody_up)
     g_string_truncate(w->log, 0);
     w->now = WORLD_TTL;
     lock_world_unlock(w, 1, 0, 5);
-    lock_world_told(w, "ended B expired; granted C; ");
+    lock_world_reported(w, "ended B expired; granted C; ");
 }
 END_TEST
 
@@ -63,13 +63,13 @@ START_TEST(a_holder_may_extend_what_another_waits_for)
     uint64_t fence = lock_world_stat(w, "a").fence;
     g_string_truncate(w->log, 0);
     lock_world_unlock(w, 1, 0, BACKEND_RANGE_MAX);
-    lock_world_told(w, "granted B; ");
+    lock_world_reported(w, "granted B; ");
     ck_assert(b->held);
     ck_assert_uint_gt(b->fence, fence);
 }
 END_TEST
 
-START_TEST(what_kin_is_granted_can_move_a_waiter_past_another)
+START_TEST(grant_to_an_identity_can_move_a_waiter_past_another)
 {
     /* B waits for both; C is only behind B, and passes it once its own lock owner holds what B waits for */
     lock_world_hold(w, "a", lock_world_range("H", BACKEND_EXCLUSIVE, 1, 50, 59));
@@ -78,11 +78,11 @@ START_TEST(what_kin_is_granted_can_move_a_waiter_past_another)
     lock_world_wait(w, "a", lock_world_range("C", BACKEND_EXCLUSIVE, 2, 0, 9));
     g_string_truncate(w->log, 0);
     lock_world_unlock(w, 1, 50, 59);
-    lock_world_told(w, "granted A; granted C; ");
+    lock_world_reported(w, "granted A; granted C; ");
 }
 END_TEST
 
-START_TEST(a_lock_owner_stays_of_the_handle_by_which_it_has_asked_first)
+START_TEST(a_lock_owner_keeps_its_first_handle)
 {
     /* P passes B, which waits for it; C does not, whose handle is not the one by which P holds */
     lock_world_hold(w, "a", lock_world_range("H", BACKEND_SHARED, 1, 50, 59));
@@ -91,7 +91,7 @@ START_TEST(a_lock_owner_stays_of_the_handle_by_which_it_has_asked_first)
     lock_world_wait(w, "a", with_handle(lock_world_claim("C", BACKEND_SHARED), 7));
     g_string_truncate(w->log, 0);
     lock_world_hold(w, "a", with_handle(lock_world_range("P", BACKEND_SHARED, 3, 40, 45), 7));
-    lock_world_told(w, "absorbed P; ");
+    lock_world_reported(w, "absorbed P; ");
     lock_world_hold(w, "a", with_handle(lock_world_claim("D", BACKEND_SHARED), 6));
 }
 END_TEST
@@ -160,11 +160,11 @@ START_TEST(ranges_of_a_lock_owner_split_and_merge)
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 3, 5));
     ck_assert_str_eq(bytes_held("a", 12), "xxxsssxxxx..");
     ck_assert_uint_eq(lock_world_stat(w, "a").holders, 1);
-    lock_world_told(w, "absorbed A; ");
+    lock_world_reported(w, "absorbed A; ");
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 6, 6)); /* adjacent: one segment */
     ck_assert_str_eq(bytes_held("a", 12), "xxxssssxxx..");
     ck_assert_uint_eq(lock_world_stat(w, "a").holders, 1);
-    lock_world_told(w, "absorbed A; ");
+    lock_world_reported(w, "absorbed A; ");
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 2, 7));
     ck_assert_str_eq(bytes_held("a", 12), "xxxxxxxxxx..");
     ck_assert_uint_eq(lock_world_stat(w, "a").holders, 1);
@@ -173,7 +173,7 @@ START_TEST(ranges_of_a_lock_owner_split_and_merge)
     g_string_truncate(w->log, 0);
     lock_world_unlock(w, 1, 4, BACKEND_RANGE_MAX);
     ck_assert_str_eq(bytes_held("a", 12), "xxxx........");
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     lock_world_unlock(w, 1, 0, 3);
     ck_assert_int_eq(lock_world_stat(w, "a").type, BACKEND_NOTHING);
 }
@@ -194,7 +194,7 @@ START_TEST(the_pieces_of_a_range_are_one_ticket)
     ck_assert_uint_eq(right.start, 6);
     ck_assert_ptr_eq(left.ticket, right.ticket);
     lock_world_tick(w, WORLD_TTL);
-    lock_world_told(w, "ended A expired; ");
+    lock_world_reported(w, "ended A expired; ");
 }
 END_TEST
 
@@ -204,19 +204,19 @@ START_TEST(a_lock_owner_keeps_what_it_holds_until_its_claim_is_granted)
     lock_world_hold(w, "a", lock_world_range("B", BACKEND_SHARED, 2, 0, 9));
     struct backend_ticket *more = lock_world_wait(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 4));
     ck_assert_str_eq(bytes_held("a", 10), "ssssssssss");
-    lock_world_told(w, "wanted B; ");
+    lock_world_reported(w, "wanted B; ");
     lock_world_unlock(w, 2, 0, 9);
-    lock_world_told(w, "granted A; ");
+    lock_world_reported(w, "granted A; ");
     ck_assert_uint_eq(lock_world_stat(w, "a").holders, 2);
     lockspace_claim(w->space, 0, more);
-    lock_world_told(w, "absorbed A; ");
+    lock_world_reported(w, "absorbed A; ");
     ck_assert_uint_eq(lock_world_stat(w, "a").holders, 1);
     ck_assert_uint_eq(lock_world_stat(w, "a").fence, fence);
     ck_assert_str_eq(bytes_held("a", 10), "xxxxxsssss");
 }
 END_TEST
 
-START_TEST(a_grant_that_its_user_has_not_heard_of_is_given_back_alone)
+START_TEST(a_grant_that_was_not_reported_is_given_back_by_itself)
 {
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 0, 9));
     struct backend_ticket *b = lock_world_hold(w, "a", lock_world_range("B", BACKEND_EXCLUSIVE, 2, 20, 29));
@@ -237,9 +237,9 @@ START_TEST(a_range_that_is_downgraded_or_given_back_lets_others_in)
     lock_world_wait(w, "a", lock_world_range("C", BACKEND_EXCLUSIVE, 3, 8, 8));
     g_string_truncate(w->log, 0);
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 0, 5));
-    lock_world_told(w, "absorbed A; granted B; ");
+    lock_world_reported(w, "absorbed A; granted B; ");
     lock_world_unlock(w, 1, 7, 8);
-    lock_world_told(w, "granted C; ");
+    lock_world_reported(w, "granted C; ");
 }
 END_TEST
 
@@ -296,15 +296,15 @@ int main(void)
     SCENARIO(a_dead_waiter_in_another_range_holds_nobody_up);
     SCENARIO(a_handle_does_not_exclude_itself);
     SCENARIO(a_holder_may_extend_what_another_waits_for);
-    SCENARIO(what_kin_is_granted_can_move_a_waiter_past_another);
-    SCENARIO(a_lock_owner_stays_of_the_handle_by_which_it_has_asked_first);
+    SCENARIO(grant_to_an_identity_can_move_a_waiter_past_another);
+    SCENARIO(a_lock_owner_keeps_its_first_handle);
     SCENARIO(a_cycle_of_waiting_lock_owners_is_a_deadlock);
     SCENARIO(a_cycle_through_the_order_of_waiting_is_a_deadlock);
     SCENARIO(flocks_are_not_searched_for_deadlocks);
     SCENARIO(ranges_of_a_lock_owner_split_and_merge);
     SCENARIO(the_pieces_of_a_range_are_one_ticket);
     SCENARIO(a_lock_owner_keeps_what_it_holds_until_its_claim_is_granted);
-    SCENARIO(a_grant_that_its_user_has_not_heard_of_is_given_back_alone);
+    SCENARIO(a_grant_that_was_not_reported_is_given_back_by_itself);
     SCENARIO(a_range_that_is_downgraded_or_given_back_lets_others_in);
     SCENARIO(a_range_is_tested_without_asking_for_it);
     SCENARIO(a_lock_owner_has_a_limited_number_of_ranges);

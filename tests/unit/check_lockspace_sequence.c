@@ -42,7 +42,7 @@ START_TEST(tickets_are_numbered_files_of_their_directory)
     char name[64];
     struct backend_ticket *a = lock_world_hold(w, "q/job-", ex("A"));
     struct backend_ticket *b = lock_world_wait(w, "q/job-", ex("B"));
-    lock_world_told(w, "wanted A; ");
+    lock_world_reported(w, "wanted A; ");
     lock_world_wait(w, "q/x-", ex("C"));
     ck_assert_str_eq(lock_world_list(w, "q"), "job-0000000000 job-0000000001 x-0000000002 ");
     ck_assert(lockspace_ticket_name(b, name, sizeof(name)));
@@ -68,10 +68,10 @@ START_TEST(tickets_hold_in_their_order)
     lock_world_wait(w, "q/job-", ex("C"));
     g_string_truncate(w->log, 0);
     lock_world_release(w, b);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     ck_assert_uint_eq(lock_world_stat(w, "q/job-0000000002").position, 1);
     lock_world_release(w, a);
-    lock_world_told(w, "granted C; ");
+    lock_world_reported(w, "granted C; ");
     ck_assert_str_eq(lock_world_list(w, "q"), "job-0000000002 ");
 }
 END_TEST
@@ -85,7 +85,7 @@ START_TEST(term_of_a_ticket_runs_while_it_waits)
     struct backend_ticket *c = lock_world_wait(w, "q/job-", ex("C"));
     g_string_truncate(w->log, 0);
     lock_world_tick(w, WORLD_TTL);
-    lock_world_told(w, "ended A expired; ended B expired; granted C; ");
+    lock_world_reported(w, "ended A expired; ended B expired; granted C; ");
     ck_assert_int_eq(c->deadline, WORLD_TTL / 2 + WORLD_TTL);
 }
 END_TEST
@@ -100,7 +100,7 @@ START_TEST(numbers_never_go_back)
 }
 END_TEST
 
-START_TEST(a_number_whose_name_is_taken_is_left_out)
+START_TEST(a_number_whose_name_is_taken_is_skipped)
 {
     lock_world_hold(w, "q/job-0000000000", lock_world_claim("A", BACKEND_EXCLUSIVE));
     lock_world_mkdir(w, "q/job-0000000001");
@@ -152,9 +152,9 @@ START_TEST(width_makes_a_semaphore)
     lock_world_wait(w, "q/job-", ex("E"));
     g_string_truncate(w->log, 0);
     lock_world_release(w, tickets[1]);
-    lock_world_told(w, "granted D; ");
+    lock_world_reported(w, "granted D; ");
     lock_world_release(w, tickets[3]);
-    lock_world_told(w, "granted E; ");
+    lock_world_reported(w, "granted E; ");
 }
 END_TEST
 
@@ -166,15 +166,15 @@ START_TEST(a_width_that_grows_grants_at_once_and_one_that_shrinks_takes_nothing)
     lock_world_wait(w, "q/job-", ex("D"));
     g_string_truncate(w->log, 0);
     lock_world_set_width(w, "q", 3);
-    lock_world_told(w, "granted B; granted C; ");
+    lock_world_reported(w, "granted B; granted C; ");
     lock_world_set_width(w, "q", 1);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     ck_assert(a->held && b->held && c->held);
     lock_world_release(w, a);
     lock_world_release(w, c);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     lock_world_release(w, b);
-    lock_world_told(w, "granted D; ");
+    lock_world_reported(w, "granted D; ");
 }
 END_TEST
 
@@ -187,11 +187,11 @@ START_TEST(shared_and_exclusive_tickets_are_a_fair_read_write_lock)
     lock_world_wait(w, "q/job-", sh("R4"));
     g_string_truncate(w->log, 0);
     lock_world_release(w, r1);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     lock_world_release(w, r2);
-    lock_world_told(w, "granted W; ");
+    lock_world_reported(w, "granted W; ");
     lock_world_release(w, writer);
-    lock_world_told(w, "granted R3; granted R4; ");
+    lock_world_reported(w, "granted R3; granted R4; ");
 }
 END_TEST
 
@@ -204,7 +204,7 @@ START_TEST(a_waiting_ticket_becomes_shared_where_it_stands)
     lock_world_wait(w, "q/job-", sh("C"));
     g_string_truncate(w->log, 0);
     ck_assert_int_eq(lockspace_convert(w->space, 0, b, &shared), BACKEND_OK);
-    lock_world_told(w, "granted B2; granted C; ");
+    lock_world_reported(w, "granted B2; granted C; ");
     ck_assert_int_eq(lockspace_convert(w->space, 0, a, &exclusive), BACKEND_BUSY);
     ck_assert_int_eq(lockspace_convert(w->space, 0, b, &exclusive), BACKEND_BUSY);
 }
@@ -223,13 +223,13 @@ START_TEST(who_was_passed_over_joins_no_more_than_the_width)
     ck_assert_uint_eq(lock_world_stat(w, "q/job-0000000003").position, 2);
     lock_world_set_width(w, "q", 1);
     lock_world_release(w, b);
-    lock_world_told(w, ""); /* D is exclusive */
+    lock_world_reported(w, ""); /* D is exclusive */
     ck_assert_uint_eq(lock_world_stat(w, "q/job-0000000002").position, 2);
     lock_world_set_width(w, "q", 2);
     ck_assert_int_eq(lockspace_convert(w->space, 0, c, &exclusive), BACKEND_OK);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     lock_world_release(w, d);
-    lock_world_told(w, "granted C2; ");
+    lock_world_reported(w, "granted C2; ");
 }
 END_TEST
 
@@ -242,7 +242,7 @@ START_TEST(a_ticket_that_is_not_kept_alive_does_not_stall_the_queue)
     lock_world_wait(w, "q/job-", longer);
     g_string_truncate(w->log, 0);
     lock_world_tick(w, WORLD_TTL);
-    lock_world_told(w, "ended A expired; ended B expired; granted C; ");
+    lock_world_reported(w, "ended A expired; ended B expired; granted C; ");
     ck_assert(lockspace_ticket_sequence(w->ended));
     ck_assert_str_eq(lock_world_list(w, "q"), "job-0000000002 ");
 }
@@ -256,7 +256,7 @@ START_TEST(a_ticket_is_revoked_by_its_token_also_while_it_waits)
     ck_assert_int_eq(lockspace_revoke(w->space, 0, "q/job-0000000001", b->fence + 1), BACKEND_STALE);
     ck_assert_int_eq(lockspace_revoke(w->space, 0, "q/job-0000000001", b->fence), BACKEND_OK);
     ck_assert_int_eq(lockspace_revoke(w->space, 0, "q/job-0000000000", 0), BACKEND_OK);
-    lock_world_told(w, "ended B released; ended A broken; ");
+    lock_world_reported(w, "ended B released; ended A broken; ");
     ck_assert_int_eq(lockspace_revoke(w->space, 0, "q", 0), BACKEND_IS_DIRECTORY);
 }
 END_TEST
@@ -278,7 +278,7 @@ START_TEST(tickets_are_restored_to_their_places)
     ck_assert_uint_eq(lock_world_stat(w, "q").directory.sequence, 8);
     ck_assert_uint_eq(lock_world_stat(w, "q/a-0000000007").position, 1);
     ck_assert_int_eq(lockspace_revoke(w->space, 0, "q/b-0000000003", 10), BACKEND_OK);
-    lock_world_told(w, "ended A released; granted B; ");
+    lock_world_reported(w, "ended A released; granted B; ");
 }
 END_TEST
 
@@ -290,7 +290,7 @@ START_TEST(a_restored_ticket_holds_if_those_before_it_are_gone)
     ck_assert(ticket->held);
     ck_assert_int_eq(ticket->acquired, 50);
     ck_assert_int_eq(ticket->deadline, 50 + WORLD_TTL);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
 }
 END_TEST
 
@@ -303,17 +303,17 @@ START_TEST(a_name_stays_refused_for_a_delay_after_its_holder_was_lost)
     lock_world_wait(w, "q/a", longer);
     g_string_truncate(w->log, 0);
     lock_world_tick(w, WORLD_TTL);
-    lock_world_told(w, "ended A expired; ");
+    lock_world_reported(w, "ended A expired; ");
     ck_assert_int_eq(lock_world_stat(w, "q/a").type, BACKEND_NOTHING);
     ck_assert_str_eq(lock_world_list(w, "q"), "");
     ck_assert_uint_eq(lockspace_counts(w->space).locks, 0);
     lock_world_refused(w, "q/a", lock_world_claim("C", BACKEND_SHARED));
     lock_world_release(w, lock_world_wait(w, "q/a", lock_world_claim("C", BACKEND_SHARED)));
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     lock_world_tick(w, WORLD_TTL + 299);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     lock_world_tick(w, WORLD_TTL + 300);
-    lock_world_told(w, "granted B; ");
+    lock_world_reported(w, "granted B; ");
     ck_assert_uint_eq(lockspace_counts(w->space).locks, 1);
 }
 END_TEST
@@ -324,11 +324,11 @@ START_TEST(a_delay_ends_and_leaves_nothing)
     struct backend_ticket *a = lock_world_hold(w, "q/a", lock_world_claim("A", BACKEND_EXCLUSIVE));
     w->now = WORLD_TTL;
     lockspace_renew(w->space, w->now, a, WORLD_TTL, 0);
-    lock_world_told(w, "ended A lost; ");
+    lock_world_reported(w, "ended A lost; ");
     lock_world_refused(w, "q/a", lock_world_claim("C", BACKEND_SHARED));
     w->now = WORLD_TTL + 300;
     lock_world_release(w, lock_world_hold(w, "q/a", lock_world_claim("C", BACKEND_SHARED)));
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     ck_assert_int_eq(lockspace_next(w->space), CLOCK_NEVER);
 }
 END_TEST
@@ -369,7 +369,7 @@ START_TEST(there_is_no_delay_after_one_that_only_waited)
     struct backend_ticket *a = lock_world_hold(w, "q/a", longer);
     lock_world_wait(w, "q/a", lock_world_claim("B", BACKEND_EXCLUSIVE));
     lock_world_tick(w, WORLD_TTL);
-    lock_world_told(w, "wanted A; ended B expired; ");
+    lock_world_reported(w, "wanted A; ended B expired; ");
     lock_world_release(w, a);
     lock_world_hold(w, "q/a", lock_world_claim("C", BACKEND_EXCLUSIVE));
 }
@@ -381,7 +381,7 @@ START_TEST(a_lost_piece_of_a_range_delays_all_of_the_lock)
     lock_world_hold(w, "q/a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 9));
     lock_world_unlock(w, 1, 5, 5);
     lock_world_tick(w, WORLD_TTL);
-    lock_world_told(w, "ended A expired; ");
+    lock_world_reported(w, "ended A expired; ");
     lock_world_refused(w, "q/a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 50, 50));
     lock_world_tick(w, WORLD_TTL + 300);
     lock_world_hold(w, "q/a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 50, 50));
@@ -397,12 +397,12 @@ START_TEST(a_lost_ticket_keeps_its_place_for_the_delay)
     lock_world_wait(w, "q/job-", longer);
     g_string_truncate(w->log, 0);
     lock_world_tick(w, WORLD_TTL);
-    lock_world_told(w, "ended A expired; ");
+    lock_world_reported(w, "ended A expired; ");
     ck_assert_str_eq(lock_world_list(w, "q"), "job-0000000001 ");
     ck_assert_uint_eq(lock_world_stat(w, "q/job-0000000001").position, 1);
     ck_assert_uint_eq(lock_world_stat(w, "q").holders, 0);
     lock_world_tick(w, WORLD_TTL + 300);
-    lock_world_told(w, "granted B; ");
+    lock_world_reported(w, "granted B; ");
 }
 END_TEST
 
@@ -522,7 +522,7 @@ START_TEST(random_queues_agree_with_an_array)
     for (int step = 0; step < 20000; step++) {
         unsigned held = 0;
         change_line(&line, rand);
-        lock_world_told(w, line.expected->str);
+        lock_world_reported(w, line.expected->str);
         g_string_truncate(line.expected, 0);
         for (unsigned i = 0; i < line.length; i++) {
             char name[64];
@@ -552,7 +552,7 @@ int main(void)
     SCENARIO(tickets_hold_in_their_order);
     SCENARIO(term_of_a_ticket_runs_while_it_waits);
     SCENARIO(numbers_never_go_back);
-    SCENARIO(a_number_whose_name_is_taken_is_left_out);
+    SCENARIO(a_number_whose_name_is_taken_is_skipped);
     SCENARIO(the_file_of_a_ticket_is_no_free_name);
     SCENARIO(names_that_cannot_be_numbered_are_refused);
     SCENARIO(width_makes_a_semaphore);

@@ -132,7 +132,7 @@ START_TEST(a_rename_moves_token_content_and_waiters_stay)
     g_string_truncate(w->log, 0);
     uint64_t highest = b->fence;
     ck_assert_int_eq(lockspace_rename(w->space, 0, a, "d/c", NULL), BACKEND_OK);
-    lock_world_told(w, "granted B; ");
+    lock_world_reported(w, "granted B; ");
     ck_assert_ptr_eq(lock_world_stat(w, "d/c").ticket, a);
     ck_assert_ptr_eq(lock_world_stat(w, "d/c").content, content);
     ck_assert_ptr_eq(lock_world_stat(w, "a").ticket, b);
@@ -161,7 +161,7 @@ START_TEST(a_rename_needs_a_free_name)
     ck_assert_ptr_eq(lock_world_stat(w, "b").ticket, b);
     w->now = WORLD_TTL;
     ck_assert_int_eq(lockspace_rename(w->space, w->now, a, "b", NULL), BACKEND_OK);
-    lock_world_told(w, "ended B expired; ");
+    lock_world_reported(w, "ended B expired; ");
     ck_assert_str_eq(lock_world_list(w, ""), "b d/ ");
 }
 END_TEST
@@ -184,11 +184,11 @@ START_TEST(a_lease_is_restored_as_it_was)
     ck_assert_int_eq(lockspace_restore(w->space, 100, "x/a", &claim, NULL, 80, 0, 300, &ticket), BACKEND_MISSING);
     ck_assert_uint_eq(lockspace_next_fence(w->space), 78);
     lock_world_tick(w, 110);
-    lock_world_told(w, "due A; ");
+    lock_world_reported(w, "due A; ");
     lock_world_tick(w, 299);
-    lock_world_told(w, "");
+    lock_world_reported(w, "");
     lock_world_tick(w, 300);
-    lock_world_told(w, "ended A expired; ");
+    lock_world_reported(w, "ended A expired; ");
 }
 END_TEST
 
@@ -204,7 +204,7 @@ START_TEST(shared_leases_of_one_name_are_restored_together)
 }
 END_TEST
 
-/* Visiting: collects what is told, as one line a path. */
+/* Collects the visited paths, one a line. */
 static void visit_directory(void *arg, const char *name, const struct backend_directory *directory)
 {
     ck_assert_uint_ge(directory->width, 1);
@@ -379,13 +379,13 @@ static void assert_listings_agree(const struct tree *tree)
 {
     GHashTableIter iter;
     gpointer path, ticket;
-    unsigned told = 0, locks = 0;
+    unsigned reported = 0, locks = 0;
     GQueue directories = G_QUEUE_INIT;
     g_queue_push_tail(&directories, g_strdup(""));
     while (!g_queue_is_empty(&directories)) {
         char *directory = g_queue_pop_head(&directories);
         char **entries = g_strsplit(lock_world_list(w, directory), " ", -1);
-        for (unsigned i = 0; entries[i] && *entries[i]; i++, told++) {
+        for (unsigned i = 0; entries[i] && *entries[i]; i++, reported++) {
             size_t length = strlen(entries[i]);
             bool is_directory = entries[i][length - 1] == '/';
             entries[i][length - is_directory] = '\0';
@@ -402,7 +402,7 @@ static void assert_listings_agree(const struct tree *tree)
         g_strfreev(entries);
         g_free(directory);
     }
-    ck_assert_uint_eq(told, g_hash_table_size(tree->paths));
+    ck_assert_uint_eq(reported, g_hash_table_size(tree->paths));
     g_hash_table_iter_init(&iter, tree->paths);
     while (g_hash_table_iter_next(&iter, &path, &ticket)) {
         ck_assert_int_eq(lock_world_stat(w, path).type, ticket ? BACKEND_LOCK : BACKEND_DIRECTORY);

@@ -44,7 +44,7 @@ static void tear_down(void)
     unlink(path);
 }
 
-static char *told(void)
+static char *reported(void)
 {
     char *text;
     fflush(stderr);
@@ -62,7 +62,7 @@ static unsigned count(const char *text, const char *part)
     return n;
 }
 
-START_TEST(levels_are_told_up_to_the_one_that_is_set)
+START_TEST(levels_are_reported_up_to_the_one_that_is_set)
 {
     enum log_level level;
     ck_assert(log_parse_level("warning", &level));
@@ -74,7 +74,7 @@ START_TEST(levels_are_told_up_to_the_one_that_is_set)
     log_notice("n");
     log_info("i");
     log_debug("d");
-    g_autofree char *text = told();
+    g_autofree char *text = reported();
     ck_assert_str_eq(text, "leasefs: error: e\nleasefs: warning: w\nleasefs: warning: a\n");
     ck_assert(log_parse_level("notice", &level) && level > LOG_LEVEL_WARNING && level < LOG_LEVEL_INFO);
     ck_assert(!log_parse_level("loud", &level) && !log_parse_level("", &level));
@@ -87,20 +87,20 @@ START_TEST(repeated_lines_are_left_out_and_counted)
         log_info("lock %d has ended", i);
     }
     log_warning("something else");
-    g_autofree char *text = told();
+    g_autofree char *text = reported();
     ck_assert_uint_eq(count(text, "has ended\n"), 100);
     ck_assert_uint_eq(count(text, "more lines like \"lock 100 has ended\" are left out for up to 10 seconds"), 1);
     ck_assert_uint_eq(count(text, "something else"), 1);
     now += 10001;
     log_warning("something else");
-    g_autofree char *later = told();
+    g_autofree char *later = reported();
     ck_assert_uint_eq(count(later, "lines like \"lock 100 has ended\" that were left out: 900\n"), 1);
     for (int i = 0; i < 101; i++) {
         log_info("lock %d has ended", i);
     }
     log_flush();
     log_flush();
-    g_autofree char *end = told();
+    g_autofree char *end = reported();
     ck_assert_uint_eq(count(end, "has ended\n"), 200);
 }
 END_TEST
@@ -112,7 +112,7 @@ START_TEST(audit_and_debug_are_never_left_out)
         log_audit("broken %d", i);
         log_debug("detail %d", i);
     }
-    g_autofree char *text = told();
+    g_autofree char *text = reported();
     ck_assert_uint_eq(count(text, "broken "), 300);
     ck_assert_uint_eq(count(text, "detail "), 300);
 }
@@ -135,7 +135,7 @@ START_TEST(journal_gets_the_level_as_a_prefix)
     g_setenv("JOURNAL_STREAM", other, TRUE);
     log_to_stderr();
     log_info("plain");
-    g_autofree char *text = told();
+    g_autofree char *text = reported();
     ck_assert_str_eq(text, "<3>e\n<4>w\n<5>n\n<6>i\nleasefs: plain\n");
 }
 END_TEST
@@ -145,7 +145,7 @@ static Suite *log_suite(void)
     Suite *suite = suite_create("log");
     TCase *lines = tcase_create("lines");
     tcase_add_checked_fixture(lines, set_up, tear_down);
-    tcase_add_test(lines, levels_are_told_up_to_the_one_that_is_set);
+    tcase_add_test(lines, levels_are_reported_up_to_the_one_that_is_set);
     tcase_add_test(lines, repeated_lines_are_left_out_and_counted);
     tcase_add_test(lines, audit_and_debug_are_never_left_out);
     tcase_add_test(lines, journal_gets_the_level_as_a_prefix);

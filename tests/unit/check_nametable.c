@@ -39,7 +39,7 @@ static unsigned longest(const struct nametable *table)
 
 static void count_one(void *count, struct node *node)
 {
-    ck_assert_uint_lt(node->references, 2); /* nothing is told twice */
+    ck_assert_uint_lt(node->references, 2); /* no node is visited twice */
     node->references++;
     ++*(unsigned *)count;
 }

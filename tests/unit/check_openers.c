@@ -1,5 +1,5 @@
-/* Who has files of a dead mount open, as the daemon learns it: rules with replies that this test makes up in place of
- * the privileged child, and the real child with an ordinary file in place of one of a dead mount. */
+/* Which processes have files of a dead mount open, as the daemon learns it: its rules with replies of this test in
+ * place of the privileged child, and the real child with an ordinary file in place of one of a dead mount. */
 #include <errno.h>
 #include <ev.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "fs/process/walker.h"
 #include "tests/support/check_main.h"
 
-#define PATIENCE 20.0 /* seconds */
+#define TIME_LIMIT 20.0 /* seconds */
 #define DEVICE 77
 #define MOUNT_THERE 1 /* what the kernel's directory would say, in `*mount` */
 #define MOUNT_GONE 2
@@ -82,7 +82,7 @@ static void teardown(void)
 
 /* --- what the callback said --------------------------------------------------------- */
 
-struct told {
+struct reported {
     unsigned calls;
     enum openers_verdict verdict;
     size_t count;
@@ -92,14 +92,14 @@ struct told {
 
 static void note(struct openers_file *file, const struct openers_found *found, void *arg)
 {
-    struct told *told = arg;
+    struct reported *reported = arg;
     (void)file;
-    told->calls++;
-    told->verdict = found->verdict;
-    told->count = found->count;
-    told->first = found->count > 0 ? owner_pid(found->processes[0].owner) : 0;
-    told->unseen = found->count > 0 && found->processes[0].unseen;
-    told->single_threaded = found->count > 0 && found->processes[0].single_threaded;
+    reported->calls++;
+    reported->verdict = found->verdict;
+    reported->count = found->count;
+    reported->first = found->count > 0 ? owner_pid(found->processes[0].owner) : 0;
+    reported->unseen = found->count > 0 && found->processes[0].unseen;
+    reported->single_threaded = found->count > 0 && found->processes[0].single_threaded;
 }
 
 static void stop(struct ev_loop *at, ev_timer *timer, int events)
@@ -119,13 +119,13 @@ static void run_for(double seconds)
     ev_timer_stop(loop, &timer);
 }
 
-static void await_verdict(const struct told *told, enum openers_verdict verdict)
+static void await_verdict(const struct reported *reported, enum openers_verdict verdict)
 {
-    for (int i = 0; i < PATIENCE * 100 && (told->calls == 0 || told->verdict != verdict); i++) {
+    for (int i = 0; i < TIME_LIMIT * 100 && (reported->calls == 0 || reported->verdict != verdict); i++) {
         run_for(0.01);
     }
-    ck_assert_uint_gt(told->calls, 0);
-    ck_assert_int_eq(told->verdict, verdict);
+    ck_assert_uint_gt(reported->calls, 0);
+    ck_assert_int_eq(reported->verdict, verdict);
 }
 
 static uint64_t walks(void)
@@ -155,7 +155,7 @@ static bool take_request(uint32_t *ret_files)
 static uint32_t await_request(void)
 {
     uint32_t files;
-    for (int i = 0; i < PATIENCE * 100; i++) {
+    for (int i = 0; i < TIME_LIMIT * 100; i++) {
         if (take_request(&files)) {
             return files;
         }
@@ -213,20 +213,20 @@ static void end(pid_t pid)
 
 START_TEST(nobody_is_certain_after_two_walks)
 {
-    struct told told = {0};
-    openers_add(openers, DEVICE, 1, NULL, false, note, &told);
+    struct reported reported = {0};
+    openers_add(openers, DEVICE, 1, NULL, false, note, &reported);
     answer_nobody();
-    ck_assert_int_eq(told.verdict, OPENERS_UNSURE);
+    ck_assert_int_eq(reported.verdict, OPENERS_UNSURE);
     answer_nobody();
-    ck_assert_uint_eq(told.calls, 2);
-    ck_assert_int_eq(told.verdict, OPENERS_NOBODY);
+    ck_assert_uint_eq(reported.calls, 2);
+    ck_assert_int_eq(reported.verdict, OPENERS_NOBODY);
 }
 END_TEST
 
 START_TEST(walk_that_proves_nothing_does_not_count)
 {
-    struct told told = {0};
-    openers_add(openers, DEVICE, 1, NULL, false, note, &told);
+    struct reported reported = {0};
+    openers_add(openers, DEVICE, 1, NULL, false, note, &reported);
     answer_nobody();
     await_request();
     answer((struct walker_reply){.settled = false}, NULL);
@@ -234,151 +234,151 @@ START_TEST(walk_that_proves_nothing_does_not_count)
     await_request();
     answer((struct walker_reply){.settled = true, .in_flight = true}, NULL);
     answer_nobody();
-    ck_assert_int_eq(told.verdict, OPENERS_UNSURE);
+    ck_assert_int_eq(reported.verdict, OPENERS_UNSURE);
     answer_nobody();
-    ck_assert_int_eq(told.verdict, OPENERS_NOBODY);
+    ck_assert_int_eq(reported.verdict, OPENERS_NOBODY);
 }
 END_TEST
 
 START_TEST(opener_that_ends_during_a_walk_makes_it_prove_nothing)
 {
-    struct told told = {0};
+    struct reported reported = {0};
     pid_t pid = live();
-    openers_add(openers, DEVICE, 1, NULL, false, note, &told);
+    openers_add(openers, DEVICE, 1, NULL, false, note, &reported);
     answer_opener(pid);
-    ck_assert_int_eq(told.verdict, OPENERS_SOME);
-    ck_assert_int_eq(told.first, pid);
-    ck_assert(told.single_threaded);
+    ck_assert_int_eq(reported.verdict, OPENERS_SOME);
+    ck_assert_int_eq(reported.first, pid);
+    ck_assert(reported.single_threaded);
     openers_ask(openers);
     await_request();
     end(pid);
     answer(calm, NULL);
     answer_nobody();
-    ck_assert_int_eq(told.verdict, OPENERS_UNSURE);
+    ck_assert_int_eq(reported.verdict, OPENERS_UNSURE);
     answer_nobody();
-    ck_assert_int_eq(told.verdict, OPENERS_NOBODY);
+    ck_assert_int_eq(reported.verdict, OPENERS_NOBODY);
 }
 END_TEST
 
 START_TEST(opener_that_has_ended_before_it_is_known_counts)
 {
-    struct told told = {0};
+    struct reported reported = {0};
     pid_t pid = live();
     end(pid);
-    openers_add(openers, DEVICE, 1, NULL, false, note, &told);
+    openers_add(openers, DEVICE, 1, NULL, false, note, &reported);
     answer_nobody();
     answer_opener(pid);
     answer_nobody();
-    ck_assert_int_eq(told.verdict, OPENERS_UNSURE);
+    ck_assert_int_eq(reported.verdict, OPENERS_UNSURE);
     answer_nobody();
-    ck_assert_int_eq(told.verdict, OPENERS_NOBODY);
+    ck_assert_int_eq(reported.verdict, OPENERS_NOBODY);
 }
 END_TEST
 
 START_TEST(end_of_an_opener_starts_a_walk)
 {
-    struct told told = {0};
+    struct reported reported = {0};
     pid_t pid = live();
     uint32_t files;
-    openers_add(openers, DEVICE, 1, NULL, false, note, &told);
+    openers_add(openers, DEVICE, 1, NULL, false, note, &reported);
     answer_opener(pid);
     run_for(0.3);
     ck_assert(!take_request(&files));
     end(pid);
     answer_nobody();
     answer_nobody();
-    ck_assert_int_eq(told.verdict, OPENERS_NOBODY);
+    ck_assert_int_eq(reported.verdict, OPENERS_NOBODY);
 }
 END_TEST
 
 START_TEST(file_of_a_hidden_process_waits_for_the_mount)
 {
-    struct told told = {0}, other = {0};
-    openers_add(openers, DEVICE, 1, NULL, true, note, &told);
+    struct reported reported = {0}, other = {0};
+    openers_add(openers, DEVICE, 1, NULL, true, note, &reported);
     openers_add(openers, DEVICE, 2, NULL, false, note, &other);
     for (int i = 0; i < 3; i++) {
         answer_nobody();
     }
-    ck_assert_int_eq(told.verdict, OPENERS_UNSURE);
+    ck_assert_int_eq(reported.verdict, OPENERS_UNSURE);
     ck_assert_int_eq(other.verdict, OPENERS_NOBODY);
     *mount = MOUNT_GONE;
     answer_nobody();
-    ck_assert_int_eq(told.verdict, OPENERS_NOBODY);
+    ck_assert_int_eq(reported.verdict, OPENERS_NOBODY);
 }
 END_TEST
 
 /* Another mount has its number since, so that its files look the same. */
 START_TEST(file_of_a_mount_that_is_gone_has_no_openers)
 {
-    struct told told = {0};
-    openers_add(openers, DEVICE, 1, NULL, false, note, &told);
+    struct reported reported = {0};
+    openers_add(openers, DEVICE, 1, NULL, false, note, &reported);
     *mount = MOUNT_GONE;
     answer_opener(getpid());
-    ck_assert_int_eq(told.verdict, OPENERS_NOBODY);
+    ck_assert_int_eq(reported.verdict, OPENERS_NOBODY);
 }
 END_TEST
 
 START_TEST(mount_whose_number_is_ours_is_gone)
 {
-    struct told told = {0};
+    struct reported reported = {0};
     openers_set_own_device(openers, DEVICE);
-    openers_add(openers, DEVICE, 1, NULL, false, note, &told);
+    openers_add(openers, DEVICE, 1, NULL, false, note, &reported);
     answer_opener(getpid());
-    ck_assert_int_eq(told.verdict, OPENERS_NOBODY);
+    ck_assert_int_eq(reported.verdict, OPENERS_NOBODY);
 }
 END_TEST
 
 START_TEST(unseen_process_counts_while_it_lives)
 {
-    struct told told = {0};
+    struct reported reported = {0};
     pid_t pid = live();
     struct walk_opener unseen = {.file = WALK_UNSEEN, .pid = pid};
-    openers_add(openers, DEVICE, 1, NULL, false, note, &told);
+    openers_add(openers, DEVICE, 1, NULL, false, note, &reported);
     await_request();
     answer((struct walker_reply){.settled = true, .openers = 1}, &unseen);
-    ck_assert_int_eq(told.verdict, OPENERS_SOME);
-    ck_assert_int_eq(told.first, pid);
-    ck_assert(told.unseen);
+    ck_assert_int_eq(reported.verdict, OPENERS_SOME);
+    ck_assert_int_eq(reported.first, pid);
+    ck_assert(reported.unseen);
     end(pid);
     answer_nobody();
     answer_nobody();
-    ck_assert_int_eq(told.verdict, OPENERS_NOBODY);
+    ck_assert_int_eq(reported.verdict, OPENERS_NOBODY);
 }
 END_TEST
 
 START_TEST(without_the_capability_only_the_opener_counts)
 {
-    struct told told = {0}, other = {0};
+    struct reported reported = {0}, other = {0};
     pid_t pid = live(), stranger = live();
     struct walk_opener unseen[] = {{.file = WALK_UNSEEN, .pid = MIN(pid, stranger)},
                                    {.file = WALK_UNSEEN, .pid = MAX(pid, stranger)}};
     struct walker_reply reply = {.settled = true, .openers = 2, .blind = true};
     struct owner *opener = owner_get(owners, pid);
-    openers_add(openers, DEVICE, 1, opener, false, note, &told);
+    openers_add(openers, DEVICE, 1, opener, false, note, &reported);
     openers_add(openers, DEVICE, 2, NULL, false, note, &other);
     owner_unref(opener);
     for (int i = 0; i < 2; i++) {
         await_request();
         answer(reply, unseen);
     }
-    ck_assert_int_eq(told.verdict, OPENERS_SOME);
-    ck_assert_uint_eq(told.count, 1);
-    ck_assert_int_eq(told.first, pid);
+    ck_assert_int_eq(reported.verdict, OPENERS_SOME);
+    ck_assert_uint_eq(reported.count, 1);
+    ck_assert_int_eq(reported.first, pid);
     ck_assert_int_eq(other.verdict, OPENERS_NOBODY);
     end(pid);
     end(stranger);
     answer_nobody();
     answer_nobody();
-    ck_assert_int_eq(told.verdict, OPENERS_NOBODY);
+    ck_assert_int_eq(reported.verdict, OPENERS_NOBODY);
 }
 END_TEST
 
 START_TEST(one_walk_serves_all_who_ask)
 {
-    struct told told[3] = {0};
+    struct reported reported[3] = {0};
     uint32_t files;
     for (int i = 0; i < 3; i++) {
-        openers_add(openers, DEVICE, (ino_t)(1 + i / 2), NULL, false, note, &told[i]); /* two of the same file */
+        openers_add(openers, DEVICE, (ino_t)(1 + i / 2), NULL, false, note, &reported[i]); /* two of the same file */
     }
     ck_assert_uint_eq(await_request(), 2);
     for (int i = 0; i < 100; i++) {
@@ -391,17 +391,17 @@ START_TEST(one_walk_serves_all_who_ask)
     run_for(0.3);
     ck_assert(!take_request(&files));
     for (int i = 0; i < 3; i++) {
-        ck_assert_uint_eq(told[i].calls, 2);
-        ck_assert_int_eq(told[i].verdict, OPENERS_SOME);
+        ck_assert_uint_eq(reported[i].calls, 2);
+        ck_assert_int_eq(reported[i].verdict, OPENERS_SOME);
     }
 }
 END_TEST
 
 START_TEST(walks_come_every_second_while_somebody_waits)
 {
-    struct told told = {0};
+    struct reported reported = {0};
     uint32_t files;
-    openers_add(openers, DEVICE, 1, NULL, false, note, &told);
+    openers_add(openers, DEVICE, 1, NULL, false, note, &reported);
     openers_set_waited_for(openers, true);
     answer_opener(getpid());
     double began = ev_time();
@@ -416,8 +416,8 @@ END_TEST
 /* A walk of 50 ms of a processor is followed by the next one after half a second. */
 START_TEST(walks_use_a_tenth_of_a_processor)
 {
-    struct told told = {0};
-    openers_add(openers, DEVICE, 1, NULL, false, note, &told);
+    struct reported reported = {0};
+    openers_add(openers, DEVICE, 1, NULL, false, note, &reported);
     await_request();
     double began = ev_time();
     answer((struct walker_reply){.settled = true, .processor_ns = 50000000}, NULL);
@@ -441,31 +441,31 @@ static void remove_both(struct openers_file *file, const struct openers_found *f
 
 START_TEST(callback_may_remove_and_add_files)
 {
-    struct told told = {0};
-    removed_files[0] = openers_add(openers, DEVICE, 1, NULL, false, remove_both, &told);
-    removed_files[1] = openers_add(openers, DEVICE, 1, NULL, false, remove_both, &told);
+    struct reported reported = {0};
+    removed_files[0] = openers_add(openers, DEVICE, 1, NULL, false, remove_both, &reported);
+    removed_files[1] = openers_add(openers, DEVICE, 1, NULL, false, remove_both, &reported);
     answer_nobody();
-    ck_assert_uint_eq(told.calls, 1);
+    ck_assert_uint_eq(reported.calls, 1);
     ck_assert_uint_eq(await_request(), 1);
     answer(calm, NULL);
-    ck_assert_uint_eq(told.calls, 2);
+    ck_assert_uint_eq(reported.calls, 2);
 }
 END_TEST
 
 START_TEST(files_stay_as_they_are_without_the_child)
 {
-    struct told told = {0};
+    struct reported reported = {0};
     struct openers_metrics metrics;
-    openers_add(openers, DEVICE, 1, NULL, false, note, &told);
+    openers_add(openers, DEVICE, 1, NULL, false, note, &reported);
     answer_nobody();
     shutdown(child_end, SHUT_RDWR);
     run_for(0.3);
     openers_measure(openers, &metrics);
     ck_assert(metrics.lost);
-    ck_assert_int_eq(told.verdict, OPENERS_UNSURE);
+    ck_assert_int_eq(reported.verdict, OPENERS_UNSURE);
     openers_ask(openers);
     run_for(0.3);
-    ck_assert_uint_eq(told.calls, 1);
+    ck_assert_uint_eq(reported.calls, 1);
 }
 END_TEST
 
@@ -532,61 +532,61 @@ static pid_t hold(void)
 
 START_TEST(holder_is_reported_until_it_ends)
 {
-    struct told told = {0};
+    struct reported reported = {0};
     pid_t pid = hold();
     begin_child(false, 0);
-    openers_add(openers, file.st_dev, file.st_ino, NULL, false, note, &told);
-    await_verdict(&told, OPENERS_SOME);
-    ck_assert_int_eq(told.first, pid);
+    openers_add(openers, file.st_dev, file.st_ino, NULL, false, note, &reported);
+    await_verdict(&reported, OPENERS_SOME);
+    ck_assert_int_eq(reported.first, pid);
     end(pid);
-    await_verdict(&told, OPENERS_NOBODY);
+    await_verdict(&reported, OPENERS_NOBODY);
     ck_assert_uint_ge(walks(), 3);
 }
 END_TEST
 
-START_TEST(holder_that_closes_is_noticed_when_somebody_asks)
+START_TEST(holder_that_closes_is_noticed_at_the_next_request)
 {
-    struct told told = {0};
+    struct reported reported = {0};
     begin_child(false, 0);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    openers_add(openers, file.st_dev, file.st_ino, NULL, false, note, &told);
-    await_verdict(&told, OPENERS_SOME);
-    ck_assert_int_eq(told.first, getpid());
+    openers_add(openers, file.st_dev, file.st_ino, NULL, false, note, &reported);
+    await_verdict(&reported, OPENERS_SOME);
+    ck_assert_int_eq(reported.first, getpid());
     close(fd);
     openers_ask(openers);
-    await_verdict(&told, OPENERS_NOBODY);
+    await_verdict(&reported, OPENERS_NOBODY);
 }
 END_TEST
 
 START_TEST(holder_that_cannot_be_looked_into_is_reported)
 {
-    struct told told = {0};
+    struct reported reported = {0};
     if (geteuid() != 0) {
         return;
     }
     pid_t pid = hold();
     struct owner *opener = owner_get(owners, pid);
     begin_child(true, 65534);
-    openers_add(openers, file.st_dev, file.st_ino, opener, false, note, &told);
+    openers_add(openers, file.st_dev, file.st_ino, opener, false, note, &reported);
     owner_unref(opener);
-    await_verdict(&told, OPENERS_SOME);
-    ck_assert_int_eq(told.first, pid);
-    ck_assert(told.unseen);
+    await_verdict(&reported, OPENERS_SOME);
+    ck_assert_int_eq(reported.first, pid);
+    ck_assert(reported.unseen);
     end(pid);
-    await_verdict(&told, OPENERS_NOBODY);
+    await_verdict(&reported, OPENERS_NOBODY);
 }
 END_TEST
 
 START_TEST(mount_that_goes_frees_its_files)
 {
-    struct told told = {0};
+    struct reported reported = {0};
     begin_child(false, 0);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    openers_add(openers, file.st_dev, file.st_ino, NULL, true, note, &told);
-    await_verdict(&told, OPENERS_SOME);
+    openers_add(openers, file.st_dev, file.st_ino, NULL, true, note, &reported);
+    await_verdict(&reported, OPENERS_SOME);
     *mount = MOUNT_GONE;
     openers_ask(openers);
-    await_verdict(&told, OPENERS_NOBODY);
+    await_verdict(&reported, OPENERS_NOBODY);
     close(fd);
 }
 END_TEST
@@ -615,7 +615,7 @@ int main(void)
     tcase_add_test(rules, callback_may_remove_and_add_files);
     tcase_add_test(rules, files_stay_as_they_are_without_the_child);
     tcase_add_test(real, holder_is_reported_until_it_ends);
-    tcase_add_test(real, holder_that_closes_is_noticed_when_somebody_asks);
+    tcase_add_test(real, holder_that_closes_is_noticed_at_the_next_request);
     tcase_add_test(real, holder_that_cannot_be_looked_into_is_reported);
     tcase_add_test(real, mount_that_goes_frees_its_files);
     suite_add_tcase(suite, rules);

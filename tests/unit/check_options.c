@@ -1,4 +1,4 @@
-/* The command line and mount(8)'s option lists, and what is said of wrong ones. */
+/* The command line and mount(8)'s option lists, and the messages for wrong ones. */
 #include <errno.h>
 #include <glib.h>
 #include <glib/gstdio.h>
@@ -278,7 +278,7 @@ START_TEST(help_and_version_need_nothing_else)
 }
 END_TEST
 
-START_TEST(wrong_value_is_told_with_what_is_allowed)
+START_TEST(wrong_value_is_reported_with_the_allowed_ones)
 {
     static const struct {
         const char *word, *error;
@@ -386,7 +386,7 @@ START_TEST(unknown_option_is_named)
 }
 END_TEST
 
-START_TEST(unknown_backend_is_told_with_those_there_are)
+START_TEST(unknown_backend_is_reported_with_the_known_ones)
 {
     static const char *const unknown[] = {"", "memory:x", "redis", "postgres:"};
     for (size_t i = 0; i < G_N_ELEMENTS(unknown); i++) {
@@ -645,13 +645,13 @@ int main(void)
     tcase_add_test(line, local_store_of_a_user_is_in_the_state_home);
     tcase_add_test(line, relative_paths_are_taken_from_the_working_directory);
     tcase_add_test(line, help_and_version_need_nothing_else);
-    tcase_add_test(line, wrong_value_is_told_with_what_is_allowed);
+    tcase_add_test(line, wrong_value_is_reported_with_the_allowed_ones);
     tcase_add_test(line, helper_of_mount_8_has_its_flags);
     tcase_add_test(line, sloppy_drops_what_is_unknown_and_nothing_else);
     tcase_add_test(line, remount_takes_a_ttl_and_what_mount_tables_show);
     tcase_add_test(line, refusal_is_one_line_whatever_was_said);
     tcase_add_test(line, unknown_option_is_named);
-    tcase_add_test(line, unknown_backend_is_told_with_those_there_are);
+    tcase_add_test(line, unknown_backend_is_reported_with_the_known_ones);
     tcase_add_test(line, redis_is_a_backend_of_its_own);
     tcase_add_test(line, redis_options_are_taken);
     tcase_add_test(line, comma_after_a_backslash_belongs_to_the_text);

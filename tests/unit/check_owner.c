@@ -32,7 +32,7 @@
 #include "fs/process/owner.h"
 #include "tests/support/check_main.h"
 
-#define PATIENCE_MS 20000
+#define TIME_LIMIT_MS 20000
 #define KINDS 3
 
 static struct owner_table *table;
@@ -106,7 +106,7 @@ static void end(void)
 #define AWAIT(condition)                                                                                               \
     do {                                                                                                               \
         for (int waited = 0; !(condition); waited++) {                                                                 \
-            ck_assert_msg(waited < PATIENCE_MS, "never true: %s", #condition);                                         \
+            ck_assert_msg(waited < TIME_LIMIT_MS, "never true: %s", #condition);                                       \
             poll(NULL, 0, 1);                                                                                          \
         }                                                                                                              \
     } while (0)
@@ -185,7 +185,7 @@ static int64_t milliseconds(void)
 }
 
 /* Since Linux 6.15. */
-static bool kernel_tells_ends(void)
+static bool kernel_reports_ends(void)
 {
     struct utsname name;
     int major = 0, minor = 0;
@@ -457,7 +457,7 @@ START_TEST(a_reused_pid_is_another_process)
     reap(pid);
     AWAIT(milliseconds() > made + 20); /* start times are that coarse */
     pid_t again = spawn_with_pid(pid);
-    /* Not for everybody, nor under valgrind. */
+    /* Only for root, and not under valgrind. */
     if (again >= 0 || (errno != EPERM && errno != ENOSYS)) {
         ck_assert_int_eq(again, pid);
         AWAIT(is_another(former));
@@ -720,11 +720,11 @@ START_TEST(how_it_ended_is_known_once_it_was_reaped)
         close(go[1]);
         siginfo_t info;
         ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
-        bool tells = _i < 2 && kernel_tells_ends();
-        ck_assert_int_eq(owner_end(owner), tells ? OWNER_UNREAPED : OWNER_EXITED);
+        bool reports = _i < 2 && kernel_reports_ends();
+        ck_assert_int_eq(owner_end(owner), reports ? OWNER_UNREAPED : OWNER_EXITED);
         reap(pid);
-        ck_assert_int_eq(owner_end(owner), tells ? ends[i] : OWNER_EXITED);
-        ck_assert_int_eq(owner_end(owner), tells ? ends[i] : OWNER_EXITED);
+        ck_assert_int_eq(owner_end(owner), reports ? ends[i] : OWNER_EXITED);
+        ck_assert_int_eq(owner_end(owner), reports ? ends[i] : OWNER_EXITED);
         owner_unref(owner);
     }
     end();
@@ -734,7 +734,7 @@ END_TEST
 START_TEST(a_session_that_bears_its_parents_name_ends_as_that_does)
 {
     static const struct {
-        bool leads, has_own_name, tells;
+        bool leads, has_own_name, reports;
     } parts[] = {{true, false, false}, {false, false, true}, {true, true, true}};
     begin(_i);
     for (size_t i = 0; i < G_N_ELEMENTS(parts); i++) {
@@ -756,8 +756,8 @@ START_TEST(a_session_that_bears_its_parents_name_ends_as_that_does)
         ck_assert_int_eq(owner_pid(heir), part);
         end_child(part);
         reap(part);
-        bool tells = _i < 2 && kernel_tells_ends();
-        ck_assert_int_eq(owner_end(heir), tells && parts[i].tells ? OWNER_FAILED : OWNER_EXITED);
+        bool reports = _i < 2 && kernel_reports_ends();
+        ck_assert_int_eq(owner_end(heir), reports && parts[i].reports ? OWNER_FAILED : OWNER_EXITED);
         owner_unref(heir);
         owner_unref(owner);
     }
@@ -827,22 +827,22 @@ START_TEST(descent_follows_the_parents)
     struct owner *self = get(getpid());
     struct owner *old = get(parent);
     struct owner *middle = get(family->child);
-    struct owner *young = get(family->grandchild);
+    struct owner *new_server = get(family->grandchild);
     struct owner *aside = get(sibling);
-    ck_assert(owner_descends(young, young));
-    ck_assert(owner_descends(young, middle));
-    ck_assert(owner_descends(young, old));
-    ck_assert(owner_descends(young, self));
+    ck_assert(owner_descends(new_server, new_server));
+    ck_assert(owner_descends(new_server, middle));
+    ck_assert(owner_descends(new_server, old));
+    ck_assert(owner_descends(new_server, self));
     ck_assert(owner_descends(middle, self));
-    ck_assert(!owner_descends(middle, young));
-    ck_assert(!owner_descends(self, young));
-    ck_assert(!owner_descends(young, aside));
+    ck_assert(!owner_descends(middle, new_server));
+    ck_assert(!owner_descends(self, new_server));
+    ck_assert(!owner_descends(new_server, aside));
     ck_assert(!owner_descends(aside, old));
     ck_assert(owner_descends(aside, self));
     owner_unref(self);
     owner_unref(old);
     owner_unref(middle);
-    owner_unref(young);
+    owner_unref(new_server);
     owner_unref(aside);
     end_child(sibling);
     reap(sibling);
@@ -884,7 +884,7 @@ static int descriptors_during(int count)
         struct owner *owner = get(pid);
         struct owner *heir;
         ck_assert_uint_eq(owner_heirs(owner, &heir, 1), 1);
-        for (int asked = 0; asked < 4; asked++) {
+        for (int requested = 0; requested < 4; requested++) {
             owner_thread_is_exiting(table, pid);
         }
         owner_unref(heir);

@@ -1,5 +1,5 @@
-/* check_redis_bounds: what a mount of a Redis server refuses before it asks, how much it keeps in mind at most, and
- * what becomes of answers that come when they are of no use any more. */
+/* check_redis_bounds: what a mount of a Redis server refuses without a request, how much it keeps in memory at most,
+ * and answers that come too late to be of use. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +48,7 @@ START_TEST(template_of_keys_that_no_lock_can_have_is_refused)
 }
 END_TEST
 
-START_TEST(store_names_components_and_paths_alone)
+START_TEST(store_names_only_components_and_paths)
 {
     char longest[256], longer[257], path[4200];
     memset(longest, 'x', sizeof longest);
@@ -118,23 +118,23 @@ static int list_result(const char *name)
     return result;
 }
 
-static void on_told(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
+static void on_reported(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
 {
     (void)result, (void)entries, (void)count;
     ++*(unsigned *)arg;
 }
 
-START_TEST(listing_that_is_under_way_when_its_mount_ends_is_told_to_nobody)
+START_TEST(listing_that_is_pending_when_its_mount_ends_completes_for_nobody)
 {
-    unsigned told = 0;
+    unsigned record = 0;
     hosts_get(0, "a", HOSTS_LONG);
     redis_server_pause(hosts_server);
-    backend_list(hosts_mount(0), "", "", 10, on_told, &told);
+    backend_list(hosts_mount(0), "", "", 10, on_reported, &record);
     hosts_pass(50);
     hosts_close(0);
     redis_server_resume(hosts_server);
     ck_assert_int_eq(hosts_stat(1, "a").type, BACKEND_LOCK);
-    ck_assert_uint_eq(told, 0);
+    ck_assert_uint_eq(record, 0);
 }
 END_TEST
 
@@ -144,9 +144,9 @@ static void on_never(void *arg, enum backend_result result)
     ck_abort();
 }
 
-START_TEST(break_that_is_under_way_when_its_mount_ends_is_told_to_nobody)
+START_TEST(break_that_is_pending_when_its_mount_ends_completes_for_nobody)
 {
-    struct told *held = hosts_get(1, "a", HOSTS_LONG);
+    struct hosts_record *held = hosts_get(1, "a", HOSTS_LONG);
     hosts_until_up(0);
     redis_server_pause(hosts_server);
     backend_revoke(hosts_mount(0), "a", held->ticket->fence, on_never, NULL);
@@ -179,14 +179,14 @@ static enum backend_result remove_directory(const char *name)
 {
     struct hosts_done done = {0};
     backend_rmdir(hosts_mount(0), name, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
+    HOSTS_UNTIL(done.called);
     return done.result;
 }
 
 START_TEST(root_is_a_directory_and_stays)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
-    struct told *held = hosts_get(0, "a", HOSTS_LONG);
+    struct hosts_record *held = hosts_get(0, "a", HOSTS_LONG);
     ck_assert_int_eq(hosts_acquire(0, "", &claim)->result, BACKEND_IS_DIRECTORY);
     ck_assert_int_eq(type_of_test("", &claim), BACKEND_NOTHING);
     ck_assert_int_eq(hosts_revoke(0, "", 0), BACKEND_IS_DIRECTORY);
@@ -203,7 +203,7 @@ START_TEST(name_that_no_lock_can_have_is_none)
     static const char name[] = "lfs:i:a";
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
     hosts_options.prefix = NULL;
-    struct told *held = hosts_get(0, "a", HOSTS_LONG);
+    struct hosts_record *held = hosts_get(0, "a", HOSTS_LONG);
     ck_assert_int_eq(hosts_acquire(0, name, &claim)->result, BACKEND_INVALID);
     ck_assert_int_eq(type_of_test(name, &claim), BACKEND_NOTHING);
     ck_assert_int_eq(list_result(name), BACKEND_MISSING);
@@ -236,7 +236,7 @@ START_TEST(names_of_strangers_do_not_keep_a_lock_delay_from_locks)
 {
     struct backend_directory directory = {.width = 1, .delay = 60000};
     hosts_options.prefix = NULL;
-    struct told *held = hosts_get(0, "z", HOSTS_LONG);
+    struct hosts_record *held = hosts_get(0, "z", HOSTS_LONG);
     for (int i = 0; i < 200; i++) {
         redis_server_do(hosts_server, "ZADD lfs:l:lfs:/ 0 lfs:%03d", i);
     }
@@ -260,7 +260,7 @@ static bool is_gone(const char *name)
 START_TEST(no_more_than_1024_names_are_watched_the_last_first)
 {
     char name[16];
-    struct told *first = hosts_get(0, "first", HOSTS_LONG), *second = hosts_get(0, "second", HOSTS_LONG);
+    struct hosts_record *first = hosts_get(0, "first", HOSTS_LONG), *second = hosts_get(0, "second", HOSTS_LONG);
     backend_watch(hosts_mount(1), "second");
     backend_watch(hosts_mount(1), "first");
     backend_watch(hosts_mount(1), "second"); /* again: it is the last now */
@@ -282,11 +282,11 @@ START_TEST(no_more_than_1024_names_are_watched_the_last_first)
 END_TEST
 
 /* It has no key of its own. */
-START_TEST(end_of_a_place_in_a_queue_is_told_to_who_watches_it)
+START_TEST(end_of_a_ticket_in_a_queue_is_reported_to_its_watcher)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
     claim.sequence = claim.wait = true;
-    struct told *first = hosts_acquire(0, "job-", &claim), *second = hosts_acquire(0, "job-", &claim);
+    struct hosts_record *first = hosts_acquire(0, "job-", &claim), *second = hosts_acquire(0, "job-", &claim);
     ck_assert_int_eq(first->result, BACKEND_OK);
     ck_assert_int_eq(second->result, BACKEND_QUEUED);
     backend_watch(hosts_mount(1), "job-0000000001"); /* which waits */
@@ -322,10 +322,10 @@ START_TEST(grant_that_always_comes_too_late_is_refused_and_given_back)
     hosts_options.conn.uri.path = (char *)redis_proxy_socket(proxy);
     hosts_mount(0);
     redis_proxy_forge(proxy, take_longer_than_the_term, &late);
-    struct told *told = hosts_acquire(0, "a", &claim);
-    ck_assert_int_eq(told->result, BACKEND_UNREACHABLE);
+    struct hosts_record *record = hosts_acquire(0, "a", &claim);
+    ck_assert_int_eq(record->result, BACKEND_UNREACHABLE);
     ck_assert_int_ge(late, 3);
-    ck_assert_uint_eq(told->granted, 0);
+    ck_assert_uint_eq(record->granted, 0);
     redis_proxy_forge(proxy, NULL, NULL);
     HOSTS_UNTIL(!hosts_exists("h:a"));
     hosts_get(0, "a", HOSTS_LONG);
@@ -334,37 +334,37 @@ START_TEST(grant_that_always_comes_too_late_is_refused_and_given_back)
 }
 END_TEST
 
-START_TEST(lease_that_is_over_is_changed_no_more_though_its_end_is_not_told)
+START_TEST(expired_lease_cannot_be_changed_before_its_end_is_reported)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
     struct hosts_done converted = {0}, renamed = {0};
-    struct told *told = hosts_get(0, "a", 100);
-    struct backend_ticket *ticket = told->ticket;
-    told->renews = false;
+    struct hosts_record *record = hosts_get(0, "a", 100);
+    struct backend_ticket *ticket = record->ticket;
+    record->renews = false;
     while (clock_now() < ticket->deadline) {
         g_usleep(1000);
     }
-    ck_assert_uint_eq(told->ended, 0);
+    ck_assert_uint_eq(record->ended, 0);
     backend_convert(hosts_mount(0), ticket, &claim, hosts_on_done, &converted);
     backend_rename(hosts_mount(0), ticket, "b", NULL, hosts_on_done, &renamed);
-    ck_assert(converted.told && renamed.told);
+    ck_assert(converted.called && renamed.called);
     ck_assert_int_eq(converted.result, BACKEND_STALE);
     ck_assert_int_eq(renamed.result, BACKEND_STALE);
-    HOSTS_UNTIL(told->ended);
-    ck_assert_int_eq(told->why, BACKEND_EXPIRED);
+    HOSTS_UNTIL(record->ended);
+    ck_assert_int_eq(record->why, BACKEND_EXPIRED);
     ck_assert_int_eq(hosts_stat(1, "b").type, BACKEND_NOTHING);
 }
 END_TEST
 
 START_TEST(two_breaks_at_once_are_heard_each_for_itself)
 {
-    struct told *a = hosts_get(0, "a", HOSTS_LONG), *b = hosts_get(0, "b", HOSTS_LONG);
+    struct hosts_record *a = hosts_get(0, "a", HOSTS_LONG), *b = hosts_get(0, "b", HOSTS_LONG);
     struct hosts_done first = {0}, second = {0};
     hosts_mount(1);
     clock_ms before = clock_now();
     backend_revoke(hosts_mount(1), "a", 0, hosts_on_done, &first);
     backend_revoke(hosts_mount(1), "b", 0, hosts_on_done, &second);
-    HOSTS_UNTIL(first.told && second.told);
+    HOSTS_UNTIL(first.called && second.called);
     ck_assert_int_eq(first.result, BACKEND_OK);
     ck_assert_int_eq(second.result, BACKEND_OK);
     ck_assert_int_lt(clock_now() - before, 500); /* it is not what ends the wait for who does not hear */
@@ -381,23 +381,23 @@ START_TEST(claim_of_a_lock_owner_that_is_given_up_leaves_what_it_had_and_no_more
     struct hosts_done unlocked = {0}, given_up = {0};
     claim.lock_owner = 5;
     claim.end = 9;
-    struct told *had = hosts_acquire(0, "a", &claim);
+    struct hosts_record *had = hosts_acquire(0, "a", &claim);
     ck_assert_int_eq(had->result, BACKEND_OK);
     claim.start = 20;
     claim.end = 29;
     redis_server_pause(hosts_server);
-    struct told *asked = hosts_ask(0, "a", &claim);
+    struct hosts_record *requested = hosts_request(0, "a", &claim);
     hosts_pass(50); /* it is sent */
-    ck_assert(!asked->answered);
+    ck_assert(!requested->answered);
     struct backend_ticket *ticket = had->ticket;
     if (_i) {
         had->ticket = NULL;
         ck_assert(!backend_release_range(hosts_mount(0), ticket, 0, 9, hosts_on_done, &unlocked));
     }
-    backend_release(hosts_mount(0), asked->ticket, hosts_on_done, &given_up);
-    asked->ticket = NULL;
+    backend_release(hosts_mount(0), requested->ticket, hosts_on_done, &given_up);
+    requested->ticket = NULL;
     redis_server_resume(hosts_server);
-    HOSTS_UNTIL(given_up.told && (!_i || unlocked.told));
+    HOSTS_UNTIL(given_up.called && (!_i || unlocked.called));
     ck_assert_int_eq(given_up.result, BACKEND_OK);
     claim.lock_owner = 6;
     ck_assert_int_eq(hosts_acquire(1, "a", &claim)->result, BACKEND_OK); /* beside it, or alone */
@@ -429,7 +429,7 @@ START_TEST(place_in_a_lost_queue_has_another_name_where_its_own_was_given_again)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, 1500);
     struct backend_directory plain = {.width = 1};
-    struct told *others[2], *waiter;
+    struct hosts_record *others[2], *waiter;
     char name[64];
     claim.sequence = claim.wait = true;
     ck_assert_int_eq(hosts_mkdir(0, "d", &plain), BACKEND_OK);
@@ -462,13 +462,13 @@ START_TEST(sequence_of_which_a_thousand_numbers_are_taken_is_refused_and_goes_on
     struct backend_directory plain = {.width = 1};
     claim.sequence = claim.wait = true;
     ck_assert_int_eq(hosts_mkdir(0, "d", &plain), BACKEND_OK);
-    struct told *held = hosts_acquire(0, "d/job-", &claim);
+    struct hosts_record *held = hosts_acquire(0, "d/job-", &claim);
     ck_assert_int_eq(held->result, BACKEND_OK);
     redis_server_do(hosts_server, "EVAL %s 0",
                     "for i = 1, 1500 do redis.call('ZADD', 'lfs:l:h:d', 0, ('job-%010d'):format(i)) end return 1");
     ck_assert_int_eq(hosts_acquire(0, "d/job-", &claim)->result, BACKEND_UNREACHABLE);
     ck_assert_int_eq(redis_server_do(hosts_server, "ZCARD lfs:o:h:d"), 1);
-    struct told *next = hosts_acquire(0, "d/job-", &claim);
+    struct hosts_record *next = hosts_acquire(0, "d/job-", &claim);
     ck_assert_int_eq(next->result, BACKEND_QUEUED);
     ck_assert_int_eq(hosts_stat(1, "d/job-0000001501").type, BACKEND_LOCK);
     hosts_release(held);
@@ -516,7 +516,7 @@ START_TEST(notes_of_leases_that_cannot_be_are_passed_over)
 }
 END_TEST
 
-/* More than are told at once; of a sequence also one that waits. */
+/* More than one listing returns; of a sequence also one that waits. */
 START_TEST(leases_of_many_parts_are_found_again)
 {
     enum { LEASES = 600 };
@@ -548,7 +548,7 @@ START_TEST(leases_of_many_parts_are_found_again)
 END_TEST
 
 /* As a Sentinel says. */
-START_TEST(status_tells_of_the_master_that_was_named)
+START_TEST(status_shows_the_master_that_was_named)
 {
     char *hosts[] = {(char *)"127.0.0.1", NULL}, *port = g_strdup_printf("%u", redis_server_port(hosts_server));
     char *answer = g_strdup_printf("*2\r\n$9\r\n127.0.0.1\r\n$%zu\r\n%s\r\n", strlen(port), port);
@@ -573,26 +573,26 @@ END_TEST
 static Suite *bounds_suite(void)
 {
     Suite *suite = suite_create("bounds of a mount of Redis");
-    TCase *alone = tcase_create("alone"), *tcase = tcase_create("mounts");
+    TCase *by_itself = tcase_create("alone"), *tcase = tcase_create("mounts");
 
-    tcase_add_test(alone, template_of_keys_that_no_lock_can_have_is_refused);
-    tcase_add_test(alone, store_names_components_and_paths_alone);
-    tcase_add_test(alone, words_that_are_not_in_an_answer_are_nothing);
-    suite_add_tcase(suite, alone);
+    tcase_add_test(by_itself, template_of_keys_that_no_lock_can_have_is_refused);
+    tcase_add_test(by_itself, store_names_only_components_and_paths);
+    tcase_add_test(by_itself, words_that_are_not_in_an_answer_are_nothing);
+    suite_add_tcase(suite, by_itself);
 
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);
     tcase_add_test(tcase, root_is_a_directory_and_stays);
-    tcase_add_test(tcase, listing_that_is_under_way_when_its_mount_ends_is_told_to_nobody);
-    tcase_add_test(tcase, break_that_is_under_way_when_its_mount_ends_is_told_to_nobody);
+    tcase_add_test(tcase, listing_that_is_pending_when_its_mount_ends_completes_for_nobody);
+    tcase_add_test(tcase, break_that_is_pending_when_its_mount_ends_completes_for_nobody);
     tcase_add_test(tcase, directories_beyond_65536_are_looked_up_again);
     tcase_add_test(tcase, name_that_no_lock_can_have_is_none);
     tcase_add_test(tcase, sequence_whose_names_would_be_too_long_is_refused);
     tcase_add_test(tcase, names_of_strangers_do_not_keep_a_lock_delay_from_locks);
     tcase_add_test(tcase, no_more_than_1024_names_are_watched_the_last_first);
-    tcase_add_test(tcase, end_of_a_place_in_a_queue_is_told_to_who_watches_it);
+    tcase_add_test(tcase, end_of_a_ticket_in_a_queue_is_reported_to_its_watcher);
     tcase_add_test(tcase, grant_that_always_comes_too_late_is_refused_and_given_back);
-    tcase_add_test(tcase, lease_that_is_over_is_changed_no_more_though_its_end_is_not_told);
+    tcase_add_test(tcase, expired_lease_cannot_be_changed_before_its_end_is_reported);
     tcase_add_test(tcase, two_breaks_at_once_are_heard_each_for_itself);
     tcase_add_loop_test(tcase, claim_of_a_lock_owner_that_is_given_up_leaves_what_it_had_and_no_more, 0, 2);
     tcase_add_test(tcase, lock_owner_has_a_thousand_ranges_at_most_and_keeps_them);
@@ -604,7 +604,7 @@ static Suite *bounds_suite(void)
 
     TCase *named = tcase_create("named");
     tcase_add_checked_fixture(named, hosts_setup, hosts_teardown);
-    tcase_add_test(named, status_tells_of_the_master_that_was_named);
+    tcase_add_test(named, status_shows_the_master_that_was_named);
     suite_add_tcase(suite, named);
     return suite;
 }

@@ -1,5 +1,4 @@
-/* What is said of a Redis server before it is trusted with leases: of texts of
- * INFO, and of real servers that are as they should not be. */
+/* The check of a Redis server before a mount: texts of INFO, and real servers with wrong settings. */
 #include <arpa/inet.h>
 #include <ev.h>
 #include <glib.h>
@@ -102,7 +101,7 @@ START_TEST(good_server_gives_no_lines)
 }
 END_TEST
 
-START_TEST(what_is_not_told_is_not_judged)
+START_TEST(what_is_not_reported_is_not_judged)
 {
     static const char *const cases[] = {
         "", "\r\n", "nonsense", "# Server\r\n", ":\r\n:::\r\n", "role\r\nrole", "# role:slave\r\n"};
@@ -292,7 +291,7 @@ START_TEST(good_server_is_accepted_and_left_as_it_was)
 END_TEST
 
 /* A server that checks how many words it is given, as Debian 13's and the simulator's do, understands each question. */
-START_TEST(server_understands_what_it_is_asked_about_permissions)
+START_TEST(server_answers_questions_about_permissions)
 {
     ck_assert_msg(check_server() == 0, "%s", error);
     for (guint i = 0; i < warnings->len; i++) {
@@ -301,7 +300,7 @@ START_TEST(server_understands_what_it_is_asked_about_permissions)
 }
 END_TEST
 
-START_TEST(wrong_password_or_user_is_told)
+START_TEST(wrong_password_or_user_is_reported)
 {
     assert_accepted();
     options.conn.password = PASSWORD;
@@ -333,7 +332,7 @@ START_TEST(user_without_a_password_is_let_in)
 }
 END_TEST
 
-START_TEST(wrong_database_is_told)
+START_TEST(wrong_database_is_reported)
 {
     options.conn.uri.database = 4;
     assert_refused("it has no database of this number");
@@ -352,8 +351,8 @@ START_TEST(user_of_the_manual_is_accepted)
 }
 END_TEST
 
-/* What is not for leases, but for watching keys, naming the connection, and what
- * Redis permits to everybody. */
+/* Permissions that leases do not need: for watching keys, for naming the connection, and those that Redis grants to
+ * everybody. */
 static bool is_optional(const char *word)
 {
     static const char *const optional[] = {
@@ -415,7 +414,7 @@ START_TEST(every_permission_of_the_manual_is_needed_and_named)
 }
 END_TEST
 
-START_TEST(all_missing_permissions_are_told_in_one_line_that_can_be_run)
+START_TEST(all_missing_permissions_are_named_in_one_line_that_can_be_run)
 {
     redis_server_do(server, "ACL SETUSER ann on >" PASSWORD);
     options.conn.user = "ann";
@@ -441,7 +440,7 @@ START_TEST(server_that_hides_info_is_only_a_warning)
 }
 END_TEST
 
-/* What scripts call, and what a mount says itself. */
+/* The commands of scripts, and those that a mount sends itself. */
 START_TEST(command_that_the_server_does_not_have_is_named)
 {
     static const char *const commands[] = {"ZRANGEBYLEX", "PEXPIREAT", "SADD", "PUBLISH", "SUBSCRIBE", "EVALSHA"};
@@ -467,7 +466,7 @@ START_TEST(replica_is_refused_also_when_it_hides_info)
 }
 END_TEST
 
-START_TEST(server_with_too_few_replicas_is_told)
+START_TEST(server_with_too_few_replicas_is_reported)
 {
     redis_server_do(server, "CONFIG SET min-replicas-to-write 1");
     assert_refused("too few replicas");
@@ -484,14 +483,14 @@ START_TEST(warnings_come_with_what_is_accepted)
 }
 END_TEST
 
-START_TEST(template_without_a_name_is_told)
+START_TEST(template_without_a_name_is_reported)
 {
     options.key = "lock";
     assert_refused("the template of keys has no {n}");
 }
 END_TEST
 
-START_TEST(socket_that_is_not_there_is_told)
+START_TEST(socket_that_is_not_there_is_reported)
 {
     options.conn.uri.path = (char *)"/nowhere/socket";
     assert_refused("cannot connect: No such file or directory");
@@ -510,7 +509,7 @@ static int own_port(void)
     return fd;
 }
 
-START_TEST(refused_port_is_told)
+START_TEST(refused_port_is_reported)
 {
     int fd = own_port();
     assert_refused("cannot connect: Connection refused");
@@ -561,7 +560,7 @@ static void assert_answer_is_refused(const char *answer, const char *words)
     close(fd);
 }
 
-START_TEST(what_is_no_redis_server_is_told)
+START_TEST(server_that_is_no_redis_is_reported)
 {
     static const struct {
         const char *answer, *words;
@@ -592,7 +591,7 @@ redisContext *__wrap_redisConnectFd(int fd)
     return fails_to_connect ? NULL : __real_redisConnectFd(fd);
 }
 
-START_TEST(lack_of_memory_is_told)
+START_TEST(lack_of_memory_is_reported)
 {
     int fd = own_port();
     ck_assert_int_eq(listen(fd, 5), 0);
@@ -604,7 +603,7 @@ START_TEST(lack_of_memory_is_told)
 END_TEST
 
 #ifndef HAVE_HIREDIS_SSL
-START_TEST(tls_that_is_not_built_in_is_told)
+START_TEST(tls_that_is_not_built_in_is_reported)
 {
     int fd = own_port();
     ck_assert_int_eq(listen(fd, 5), 0);
@@ -639,7 +638,7 @@ static pid_t reset_all(int fd)
     return child;
 }
 
-START_TEST(connection_that_is_reset_is_told)
+START_TEST(connection_that_is_reset_is_reported)
 {
     int fd = own_port();
     pid_t child = reset_all(fd);
@@ -658,7 +657,7 @@ START_TEST(password_is_not_repeated_when_auth_is_unknown)
 }
 END_TEST
 
-START_TEST(unknown_host_is_told)
+START_TEST(unknown_host_is_reported)
 {
     options = (struct redis_options){.conn = {.uri = {.host = (char *)"nowhere.invalid", .port = 6379}}};
     assert_refused("redis://nowhere.invalid:6379/0: the host's address cannot be found: ");
@@ -711,7 +710,7 @@ START_TEST(master_that_a_sentinel_names_is_accepted_with_a_word_about_failovers)
 }
 END_TEST
 
-START_TEST(server_that_a_sentinel_names_and_is_no_master_is_told)
+START_TEST(server_that_a_sentinel_names_and_is_no_master_is_reported)
 {
     redis_server_do(server, "REPLICAOF 127.0.0.1 1");
     begin_sentinel(redis_server_port(server));
@@ -722,7 +721,7 @@ START_TEST(server_that_a_sentinel_names_and_is_no_master_is_told)
 }
 END_TEST
 
-START_TEST(master_that_refuses_is_told_with_who_named_it)
+START_TEST(master_that_refuses_is_reported_with_its_sentinel)
 {
     int fd = own_port();
     begin_sentinel(options.conn.uri.port);
@@ -733,7 +732,7 @@ START_TEST(master_that_refuses_is_told_with_who_named_it)
 }
 END_TEST
 
-START_TEST(sentinels_of_which_none_answers_are_told)
+START_TEST(sentinels_that_do_not_answer_are_reported)
 {
     begin_sentinel(1);
     end_sentinel();
@@ -772,12 +771,12 @@ START_TEST(answer_about_permissions_that_is_not_understood_is_only_a_warning)
         "-NEWS from a later version\r\n",
     };
     for (size_t i = 0; i < G_N_ELEMENTS(answers); i++) {
-        guint told = 0;
+        guint reported = 0;
         ck_assert_msg(check_server_that_answers_a_probe(answers[i]) == 0, "%s", error);
         for (guint k = 0; k < warnings->len; k++) {
-            told += strstr(warnings->pdata[k], "is not understood") != NULL;
+            reported += strstr(warnings->pdata[k], "is not understood") != NULL;
         }
-        ck_assert_uint_eq(told, 1);
+        ck_assert_uint_eq(reported, 1);
     }
     ck_assert_int_lt(check_server_that_answers_a_probe("-ERR unknown command 'EVAL'\r\n"), 0);
     ck_assert_int_lt(check_server_that_answers_a_probe("*2\r\n$4\r\n+get\r\n$13\r\n?SET ERR what\r\n"), 0);
@@ -786,7 +785,7 @@ START_TEST(answer_about_permissions_that_is_not_understood_is_only_a_warning)
 END_TEST
 
 /* The node that says who has the slot names itself, and then another, as it is moved. */
-START_TEST(slot_that_moves_as_it_is_looked_at_is_told)
+START_TEST(slot_that_moves_during_the_check_is_reported)
 {
     static char *hosts[] = {(char *)"127.0.0.1", (char *)"127.0.0.1", NULL};
     static uint16_t ports[2];
@@ -825,7 +824,7 @@ int main(void)
     TCase *probe = tcase_create("probe");
     tcase_add_test(info, good_server_gives_no_lines);
     tcase_add_test(info, replicas_that_are_too_few_or_too_many_are_a_warning);
-    tcase_add_test(info, what_is_not_told_is_not_judged);
+    tcase_add_test(info, what_is_not_reported_is_not_judged);
     tcase_add_test(info, node_of_a_cluster_is_none_of_a_server_and_right_for_a_cluster);
     tcase_add_test(info, server_that_cannot_keep_leases_is_an_error);
     tcase_add_test(info, eviction_is_a_warning_only_when_memory_is_limited);
@@ -837,24 +836,24 @@ int main(void)
     tcase_add_checked_fixture(real, begin_server, end_server);
     tcase_set_timeout(real, 60);
     tcase_add_test(real, good_server_is_accepted_and_left_as_it_was);
-    tcase_add_test(real, wrong_password_or_user_is_told);
+    tcase_add_test(real, wrong_password_or_user_is_reported);
     tcase_add_test(real, user_without_a_password_is_let_in);
-    tcase_add_test(real, wrong_database_is_told);
+    tcase_add_test(real, wrong_database_is_reported);
     tcase_add_test(real, user_of_the_manual_is_accepted);
     tcase_add_test(other, manual_permits_what_the_scripts_call);
     tcase_add_test(real, every_permission_of_the_manual_is_needed_and_named);
-    tcase_add_test(real, all_missing_permissions_are_told_in_one_line_that_can_be_run);
+    tcase_add_test(real, all_missing_permissions_are_named_in_one_line_that_can_be_run);
     tcase_add_test(real, server_that_hides_info_is_only_a_warning);
     tcase_add_test(real, command_that_the_server_does_not_have_is_named);
     tcase_add_test(real, replica_is_refused_also_when_it_hides_info);
-    tcase_add_test(real, server_with_too_few_replicas_is_told);
+    tcase_add_test(real, server_with_too_few_replicas_is_reported);
     tcase_add_test(real, warnings_come_with_what_is_accepted);
-    tcase_add_test(real, template_without_a_name_is_told);
-    tcase_add_test(real, socket_that_is_not_there_is_told);
+    tcase_add_test(real, template_without_a_name_is_reported);
+    tcase_add_test(real, socket_that_is_not_there_is_reported);
     tcase_add_test(real, master_that_a_sentinel_names_is_accepted_with_a_word_about_failovers);
-    tcase_add_test(real, server_that_a_sentinel_names_and_is_no_master_is_told);
+    tcase_add_test(real, server_that_a_sentinel_names_and_is_no_master_is_reported);
     tcase_add_checked_fixture(probe, begin_server, end_server);
-    tcase_add_test(probe, server_understands_what_it_is_asked_about_permissions);
+    tcase_add_test(probe, server_answers_questions_about_permissions);
     if (redis_server_exists() || g_getenv("CI")) { /* where it must not be missing */
         suite_add_tcase(suite, probe);
         suite_add_tcase(suite, real);
@@ -862,19 +861,19 @@ int main(void)
 
     tcase_add_checked_fixture(other, begin_lines, end_lines);
     tcase_set_timeout(other, 60);
-    tcase_add_test(other, refused_port_is_told);
+    tcase_add_test(other, refused_port_is_reported);
     tcase_add_test(other, silent_listener_is_given_up);
-    tcase_add_test(other, what_is_no_redis_server_is_told);
-    tcase_add_test(other, lack_of_memory_is_told);
+    tcase_add_test(other, server_that_is_no_redis_is_reported);
+    tcase_add_test(other, lack_of_memory_is_reported);
 #ifndef HAVE_HIREDIS_SSL
-    tcase_add_test(other, tls_that_is_not_built_in_is_told);
+    tcase_add_test(other, tls_that_is_not_built_in_is_reported);
 #endif
-    tcase_add_test(other, connection_that_is_reset_is_told);
+    tcase_add_test(other, connection_that_is_reset_is_reported);
     tcase_add_test(other, password_is_not_repeated_when_auth_is_unknown);
-    tcase_add_test(other, unknown_host_is_told);
-    tcase_add_test(other, master_that_refuses_is_told_with_who_named_it);
-    tcase_add_test(other, sentinels_of_which_none_answers_are_told);
-    tcase_add_test(other, slot_that_moves_as_it_is_looked_at_is_told);
+    tcase_add_test(other, unknown_host_is_reported);
+    tcase_add_test(other, master_that_refuses_is_reported_with_its_sentinel);
+    tcase_add_test(other, sentinels_that_do_not_answer_are_reported);
+    tcase_add_test(other, slot_that_moves_during_the_check_is_reported);
     tcase_add_test(other, answer_about_permissions_that_is_not_understood_is_only_a_warning);
     suite_add_tcase(suite, other);
     return check_main(suite);

@@ -1,5 +1,5 @@
-/* check_redis_conn: a redis_conn with a real server.  What a real one does not do
- * when asked is in check_redis_conn_faults. */
+/* check_redis_conn: a redis_conn with a real server.  What a real one does not do on demand is in
+ * check_redis_conn_faults. */
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -79,9 +79,9 @@ static unsigned count_threads(void)
 START_TEST(comes_up_over_a_socket)
 {
     conn_open(redis_server_socket(server));
-    ck_assert_uint_eq(conn_told.ups, 0); /* from the loop */
+    ck_assert_uint_eq(conn_reported.ups, 0); /* from the loop */
     conn_until_up();
-    ck_assert_uint_eq(conn_told.ups, 1);
+    ck_assert_uint_eq(conn_reported.ups, 1);
     ck_assert_int_gt(redis_conn_counts(conn).since, 0);
     ck_assert_str_eq(conn_get("ECHO a").text, "a");
 }
@@ -103,11 +103,11 @@ START_TEST(tries_all_addresses_of_a_name)
 }
 END_TEST
 
-START_TEST(unknown_host_is_told_and_tried_again)
+START_TEST(unknown_host_is_reported_and_tried_again)
 {
     conn_open_host("nowhere.test", 1);
     CONN_UNTIL(g_str_has_prefix(redis_conn_error(conn), "cannot find the host: "));
-    ck_assert_uint_eq(conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.downs, 0);
 }
 END_TEST
 
@@ -144,7 +144,7 @@ START_TEST(free_does_not_wait_for_a_slow_look_up)
 }
 END_TEST
 
-START_TEST(free_ends_a_look_up_that_is_known_and_was_not_told_yet)
+START_TEST(free_ends_a_look_up_whose_result_was_not_reported_yet)
 {
     unsigned before = count_threads();
 
@@ -180,13 +180,13 @@ END_TEST
 START_TEST(attempts_come_more_often_towards_the_time_by_which_it_is_needed)
 {
     conn_options.retry_max = 60000;
-    conn_told.needed = clock_now() + 5000;
+    conn_reported.needed = clock_now() + 5000;
     redis_server_stop(server);
     conn_open(redis_server_socket(server));
     conn_pass(4000);
     redis_server_again(server);
     conn_until_up();
-    ck_assert_int_lt(clock_now(), conn_told.needed);
+    ck_assert_int_lt(clock_now(), conn_reported.needed);
 }
 END_TEST
 
@@ -205,10 +205,10 @@ static void assert_given_up_in_time(bool accepts)
             connect(fillers[i], (struct sockaddr *)&address, length);
     }
     conn_options.connect_timeout = conn_options.command_timeout = 10000;
-    conn_told.needed = clock_now() + 3000;
+    conn_reported.needed = clock_now() + 3000;
     conn_open_host("127.0.0.1", ntohs(address.sin_port));
     CONN_UNTIL(strstr(redis_conn_error(conn), "no answer for "));
-    ck_assert_int_le(clock_now(), conn_told.needed - 1000);
+    ck_assert_int_le(clock_now(), conn_reported.needed - 1000);
     for (unsigned i = 0; i < G_N_ELEMENTS(fillers); i++)
         close(fillers[i]);
     close(listener);
@@ -244,18 +244,18 @@ START_TEST(waits_while_the_password_is_wrong)
     conn_open(redis_server_socket(server));
     CONN_UNTIL(strstr(redis_conn_error(conn), "WRONGPASS"));
     ck_assert_ptr_null(strstr(redis_conn_error(conn), "other"));
-    ck_assert_uint_eq(conn_told.ups + conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.ups + conn_reported.downs, 0);
     redis_server_do(server, "CONFIG SET requirepass other");
     conn_until_up();
 }
 END_TEST
 
-START_TEST(missing_password_is_told)
+START_TEST(missing_password_is_reported)
 {
     redis_server_do(server, "CONFIG SET requirepass right");
     conn_open(redis_server_socket(server));
     CONN_UNTIL(strstr(redis_conn_error(conn), "NOAUTH"));
-    ck_assert_uint_eq(conn_told.ups, 0);
+    ck_assert_uint_eq(conn_reported.ups, 0);
 }
 END_TEST
 
@@ -323,7 +323,7 @@ START_TEST(scripts_that_the_server_lost_are_sent_again)
     ck_assert_int_eq(first.integer, 1);
     ck_assert(!first.repeated);
     ck_assert_int_eq(second.integer, 2);
-    ck_assert_uint_eq(conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.downs, 0);
 }
 END_TEST
 
@@ -367,8 +367,8 @@ START_TEST(strings_that_are_too_much_together_end_the_connection)
         10000; /* a busy machine takes longer for it than for others */
     open_up();
     uint64_t id = conn_command(&answer, "EVAL return{('x'):rep(3e6),('x'):rep(3e6),('x'):rep(3e6)} 0");
-    CONN_UNTIL(conn_told.downs);
-    ck_assert_str_eq(conn_told.why, "a reply that is too large");
+    CONN_UNTIL(conn_reported.downs);
+    ck_assert_str_eq(conn_reported.why, "a reply that is too large");
     redis_conn_forget(conn, id);
     conn_until_up();
     ck_assert_uint_eq(answer.times, 0);
@@ -407,17 +407,17 @@ END_TEST
 
 /* --- being told --- */
 
-START_TEST(messages_are_told)
+START_TEST(messages_are_reported)
 {
     open_up();
     ck_assert_int_eq(redis_server_do(server, "PUBLISH lfs:me hello"), 1);
     ck_assert_int_eq(redis_server_do(server, "PUBLISH lfs:you hello"), 0);
-    CONN_UNTIL(conn_told.messages);
-    ck_assert_str_eq(conn_told.message, "hello");
+    CONN_UNTIL(conn_reported.messages);
+    ck_assert_str_eq(conn_reported.message, "hello");
 }
 END_TEST
 
-START_TEST(watched_keys_are_told_once)
+START_TEST(watched_keys_are_reported_once)
 {
     struct conn_answer answer = {0};
 
@@ -430,29 +430,29 @@ START_TEST(watched_keys_are_told_once)
     ck_assert_int_eq(conn_get("GET other").type, REDIS_REPLY_STRING); /* is not watched */
     redis_server_do(server, "DEL other");
     redis_server_do(server, "DEL a");
-    CONN_UNTIL(conn_told.changes);
-    ck_assert_str_eq(conn_told.key, "a");
+    CONN_UNTIL(conn_reported.changes);
+    ck_assert_str_eq(conn_reported.key, "a");
     redis_server_do(server, "SET a c");
     redis_server_do(server, "PUBLISH lfs:me done");
-    CONN_UNTIL(conn_told.messages);
-    ck_assert_uint_eq(conn_told.changes, 1);
+    CONN_UNTIL(conn_reported.messages);
+    ck_assert_uint_eq(conn_reported.changes, 1);
 }
 END_TEST
 
-START_TEST(expiry_of_a_watched_key_is_told)
+START_TEST(expiry_of_a_watched_key_is_reported)
 {
     struct conn_answer answer = {0};
 
     open_up();
     redis_server_do(server, "SET a b PX 200");
     conn_watch(&answer, "a");
-    CONN_UNTIL(conn_told.changes);
-    ck_assert_str_eq(conn_told.key, "a");
+    CONN_UNTIL(conn_reported.changes);
+    ck_assert_str_eq(conn_reported.key, "a");
     ck_assert_int_eq(answer.integer, 1);
 }
 END_TEST
 
-START_TEST(flushed_keys_are_told_as_any)
+START_TEST(flushed_keys_are_reported_as_any)
 {
     struct conn_answer answer = {0};
 
@@ -460,7 +460,7 @@ START_TEST(flushed_keys_are_told_as_any)
     conn_watch(&answer, "a");
     CONN_UNTIL(answer.times);
     redis_server_do(server, "FLUSHALL");
-    CONN_UNTIL(conn_told.all_changes);
+    CONN_UNTIL(conn_reported.all_changes);
 }
 END_TEST
 
@@ -471,10 +471,10 @@ START_TEST(what_is_watched_may_have_changed_after_a_reconnect)
     open_up();
     conn_watch(&answer, "a");
     CONN_UNTIL(answer.times);
-    ck_assert_uint_eq(conn_told.all_changes, 0);
+    ck_assert_uint_eq(conn_reported.all_changes, 0);
     redis_server_do(server, "CLIENT KILL TYPE normal");
-    CONN_UNTIL(conn_told.all_changes);
-    ck_assert_uint_eq(conn_told.ups, 2);
+    CONN_UNTIL(conn_reported.all_changes);
+    ck_assert_uint_eq(conn_reported.ups, 2);
 }
 END_TEST
 
@@ -484,11 +484,11 @@ START_TEST(both_connections_are_made_again_when_that_of_messages_is_lost)
 {
     open_up();
     redis_server_do(server, "CLIENT KILL TYPE pubsub");
-    CONN_UNTIL(conn_told.downs);
+    CONN_UNTIL(conn_reported.downs);
     conn_until_up();
     ck_assert_uint_eq(redis_conn_counts(conn).reconnects, 1);
     redis_server_do(server, "PUBLISH lfs:me again");
-    CONN_UNTIL(conn_told.messages);
+    CONN_UNTIL(conn_reported.messages);
 }
 END_TEST
 
@@ -499,29 +499,29 @@ START_TEST(requests_outlast_a_restart_of_the_server)
     open_up();
     redis_server_stop(server);
     conn_call(&answer, CONN_ECHO, "", "text");
-    CONN_UNTIL(conn_told.downs);
+    CONN_UNTIL(conn_reported.downs);
     redis_server_again(server);
     CONN_UNTIL(answer.times);
     ck_assert_str_eq(answer.text, "text");
-    ck_assert_uint_eq(conn_told.ups, 2);
+    ck_assert_uint_eq(conn_reported.ups, 2);
 }
 END_TEST
 
 START_TEST(server_that_hangs_is_given_up_and_found_again)
 {
     struct conn_answer answer = {0};
-    clock_ms asked;
+    clock_ms requested;
 
     conn_options.timeout = 1200;
     open_up();
     redis_server_pause(server);
-    asked = clock_now();
+    requested = clock_now();
     conn_command(&answer, "INCR a");
     CONN_UNTIL(answer.times);
     ck_assert_int_eq(answer.outcome, REMOTE_UNKNOWN);
-    ck_assert_int_ge(clock_now(), asked + 1200);
-    ck_assert_uint_eq(conn_told.downs, 1);
-    ck_assert(g_str_has_prefix(conn_told.why, "no answer for 500 ms"));
+    ck_assert_int_ge(clock_now(), requested + 1200);
+    ck_assert_uint_eq(conn_reported.downs, 1);
+    ck_assert(g_str_has_prefix(conn_reported.why, "no answer for 500 ms"));
     redis_server_resume(server);
     conn_until_up();
     conn_pass(100);
@@ -560,15 +560,15 @@ START_TEST(idle_connection_never_wakes_the_loop)
 }
 END_TEST
 
-START_TEST(connection_that_is_waited_on_is_asked_for_a_sign_of_life)
+START_TEST(idle_connection_is_pinged_while_a_reply_is_pending)
 {
     conn_options.command_timeout = 200;
     open_up();
     redis_conn_keep(conn, 1);
     conn_pass(1000);
-    ck_assert_uint_eq(conn_told.downs, 0); /* it gave them */
+    ck_assert_uint_eq(conn_reported.downs, 0); /* it gave them */
     redis_server_pause(server);
-    CONN_UNTIL(conn_told.downs);
+    CONN_UNTIL(conn_reported.downs);
     redis_server_resume(server);
     conn_until_up();
     redis_conn_keep(conn, -1);
@@ -592,17 +592,17 @@ static Suite *conn_suite(void)
         comes_up_over_a_socket,
         comes_up_over_a_port,
         tries_all_addresses_of_a_name,
-        unknown_host_is_told_and_tried_again,
+        unknown_host_is_reported_and_tried_again,
         slow_look_up_does_not_hold_up_the_loop,
         free_does_not_wait_for_a_slow_look_up,
-        free_ends_a_look_up_that_is_known_and_was_not_told_yet,
+        free_ends_a_look_up_whose_result_was_not_reported_yet,
         comes_up_when_the_server_appears,
         attempts_come_more_often_towards_the_time_by_which_it_is_needed,
         attempt_to_connect_is_given_up_in_time_for_another,
         attempt_that_is_not_answered_is_given_up_in_time_for_another,
         selects_its_database,
         waits_while_the_password_is_wrong,
-        missing_password_is_told,
+        missing_password_is_reported,
         goes_by_a_user,
         goes_by_a_user_without_a_password,
         does_without_tracking_where_it_is_not_permitted,
@@ -616,11 +616,11 @@ static Suite *conn_suite(void)
         forgotten_before_it_is_sent_is_not_carried_out,
         forgotten_after_it_was_sent_is_carried_out,
     };
-    const TTest *const told[] = {
-        messages_are_told,
-        watched_keys_are_told_once,
-        expiry_of_a_watched_key_is_told,
-        flushed_keys_are_told_as_any,
+    const TTest *const reported[] = {
+        messages_are_reported,
+        watched_keys_are_reported_once,
+        expiry_of_a_watched_key_is_reported,
+        flushed_keys_are_reported_as_any,
         what_is_watched_may_have_changed_after_a_reconnect,
     };
     const TTest *const lost[] = {
@@ -629,13 +629,13 @@ static Suite *conn_suite(void)
         server_that_hangs_is_given_up_and_found_again,
         free_with_requests_under_way,
         idle_connection_never_wakes_the_loop,
-        connection_that_is_waited_on_is_asked_for_a_sign_of_life,
+        idle_connection_is_pinged_while_a_reply_is_pending,
     };
     Suite *suite = suite_create("redis_conn");
 
     add(suite, "up", up, G_N_ELEMENTS(up));
     add(suite, "requests", requests, G_N_ELEMENTS(requests));
-    add(suite, "told", told, G_N_ELEMENTS(told));
+    add(suite, "told", reported, G_N_ELEMENTS(reported));
     add(suite, "lost", lost, G_N_ELEMENTS(lost));
     return suite;
 }

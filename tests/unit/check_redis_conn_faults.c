@@ -77,8 +77,8 @@ START_TEST(request_that_there_is_no_memory_for_ends_the_connection)
     open_up();
     none_left = 1;
     conn_command(&answer, "INCR a");
-    CONN_UNTIL(conn_told.downs);
-    ck_assert_str_eq(conn_told.why, "Out of memory");
+    CONN_UNTIL(conn_reported.downs);
+    ck_assert_str_eq(conn_reported.why, "Out of memory");
     CONN_UNTIL(answer.times);
     ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED); /* on the next */
 }
@@ -89,23 +89,23 @@ END_TEST
 static const char *const ends[] = {FAKE_REDIS_CLOSE, FAKE_REDIS_HALF, FAKE_REDIS_RESET, FAKE_REDIS_SILENT,
                                    "this is no reply\r\n"};
 
-START_TEST(lost_reply_is_asked_for_again_and_told_as_repeated)
+START_TEST(request_whose_reply_is_lost_is_repeated_and_says_so)
 {
     struct conn_answer answer = {0};
-    clock_ms asked;
+    clock_ms requested;
 
     open_up();
     fake_redis_rule(fake, "INCR", ends[_i], 1);
-    asked = clock_now();
+    requested = clock_now();
     conn_command(&answer, "INCR a");
     CONN_UNTIL(answer.times);
     ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
     ck_assert(answer.repeated);
     ck_assert_int_eq(answer.integer, 2);
-    ck_assert_int_ge(answer.sent, asked);
+    ck_assert_int_ge(answer.sent, requested);
     ck_assert_str_eq(fake_redis_commands(fake), "INCR a;INCR a");
-    ck_assert_uint_eq(conn_told.downs, 1);
-    ck_assert_str_ne(conn_told.why, "");
+    ck_assert_uint_eq(conn_reported.downs, 1);
+    ck_assert_str_ne(conn_reported.why, "");
     conn_get("PING");
     ck_assert_uint_eq(answer.times, 1);
 }
@@ -118,7 +118,7 @@ START_TEST(connection_that_is_given_up_is_reset)
     open_up();
     fake_redis_rule(fake, "INCR", FAKE_REDIS_SILENT, 1);
     conn_command(&answer, "INCR a");
-    CONN_UNTIL(conn_told.downs);
+    CONN_UNTIL(conn_reported.downs);
     CONN_UNTIL(fake_redis_resets(fake) >= 2);
     CONN_UNTIL(answer.times);
     ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
@@ -128,18 +128,18 @@ END_TEST
 START_TEST(no_reply_at_all_is_unknown)
 {
     struct conn_answer answer = {0};
-    clock_ms asked;
+    clock_ms requested;
 
     conn_options.timeout = 1000;
     open_up();
     fake_redis_rule(fake, "INCR", FAKE_REDIS_SILENT, ALWAYS);
-    asked = clock_now();
+    requested = clock_now();
     conn_command(&answer, "INCR a");
     CONN_UNTIL(answer.times);
     ck_assert_int_eq(answer.outcome, REMOTE_UNKNOWN);
     ck_assert(answer.repeated);
-    ck_assert_int_ge(clock_now(), asked + 1000);
-    ck_assert_int_ge(answer.sent, asked);
+    ck_assert_int_ge(clock_now(), requested + 1000);
+    ck_assert_int_ge(answer.sent, requested);
     ck_assert_uint_gt(fake_redis_connections(fake), 2);
 }
 END_TEST
@@ -161,11 +161,11 @@ START_TEST(reply_after_its_time_is_passed_over)
     CONN_UNTIL(next.times);
     ck_assert_int_eq(next.integer, 200);
     ck_assert_uint_eq(late.times, 1);
-    ck_assert_uint_eq(conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.downs, 0);
 }
 END_TEST
 
-START_TEST(what_never_left_is_told_as_not_sent)
+START_TEST(request_that_never_left_is_reported_as_not_sent)
 {
     struct conn_answer answer = {0};
 
@@ -219,11 +219,11 @@ START_TEST(passing_error_is_tried_again)
     ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
     ck_assert(!answer.repeated); /* it was refused */
     ck_assert_str_eq(fake_redis_commands(fake), "INCR a;INCR a;INCR a;INCR a");
-    ck_assert_uint_eq(conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.downs, 0);
 }
 END_TEST
 
-START_TEST(passing_error_that_lasts_is_told)
+START_TEST(passing_error_that_lasts_is_reported)
 {
     struct conn_answer answer = {0};
 
@@ -264,7 +264,7 @@ START_TEST(server_that_has_the_data_no_more_is_looked_for_and_connected_to_again
     CONN_UNTIL(answer.times);
     ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
     ck_assert(!answer.repeated);
-    ck_assert_uint_eq(conn_told.downs, 1);
+    ck_assert_uint_eq(conn_reported.downs, 1);
     ck_assert_uint_eq(fake_redis_connections(fake), 4);
 }
 END_TEST
@@ -299,12 +299,12 @@ static void ask_from_up(void)
     conn_command(&from_up, "UP");
 }
 
-START_TEST(after_a_reconnect_what_up_asks_goes_first_and_the_rest_in_order)
+START_TEST(after_a_reconnect_requests_of_up_go_first_and_the_rest_in_order)
 {
     struct conn_answer answers[4] = {{0}};
 
     memset(&from_up, 0, sizeof(from_up));
-    conn_told.on_up = ask_from_up;
+    conn_reported.on_up = ask_from_up;
     open_up();
     CONN_UNTIL(from_up.times);
     fake_redis_clear(fake);
@@ -316,7 +316,7 @@ START_TEST(after_a_reconnect_what_up_asks_goes_first_and_the_rest_in_order)
     conn_command(&answers[2], "THREE");
     CONN_UNTIL(strstr(fake_redis_commands(fake), "THREE"));
     fake_redis_clear(fake);
-    CONN_UNTIL(conn_told.downs);
+    CONN_UNTIL(conn_reported.downs);
     conn_command(&answers[3], "FOUR");
     CONN_UNTIL(answers[3].times);
     ck_assert_str_eq(fake_redis_commands(fake), "UP;ONE;TWO;THREE;FOUR");
@@ -339,7 +339,7 @@ START_TEST(forgotten_while_away_is_not_sent_again)
     ids[1] = conn_command(&answers[1], "B");
     CONN_UNTIL(strstr(fake_redis_commands(fake), "B"));
     ck_assert(!redis_conn_forget(conn, ids[0]));
-    CONN_UNTIL(conn_told.downs);
+    CONN_UNTIL(conn_reported.downs);
     ids[2] = conn_command(&answers[2], "C");
     ck_assert(!redis_conn_forget(conn, ids[1])); /* perhaps it was carried out */
     ck_assert(redis_conn_forget(conn, ids[2]));
@@ -374,7 +374,7 @@ static void forget_other(void *arg, const struct redis_answer *answer)
     (*times)++;
 }
 
-START_TEST(answer_may_forget_another_that_is_due)
+START_TEST(answer_may_forget_another_pending_one)
 {
     const struct redis_argument word = {"A", 1};
     unsigned times = 0;
@@ -415,9 +415,9 @@ START_TEST(server_that_loads_is_waited_for)
     fake_redis_rule(fake, "SCRIPT LOAD", passing[0], 4);
     open_fake();
     CONN_UNTIL(g_str_has_prefix(redis_conn_error(conn), "SCRIPT LOAD: LOADING "));
-    ck_assert_uint_eq(conn_told.ups, 0);
+    ck_assert_uint_eq(conn_reported.ups, 0);
     conn_until_up();
-    ck_assert_uint_eq(conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.downs, 0);
 }
 END_TEST
 
@@ -453,7 +453,7 @@ START_TEST(connection_that_was_steady_is_made_again_at_once)
 
         conn_pass(220);
         id = conn_command(&answer, "INCR a");
-        CONN_UNTIL(conn_told.downs == i);
+        CONN_UNTIL(conn_reported.downs == i);
         redis_conn_forget(conn, id);
         away -= clock_now();
         conn_until_up();
@@ -463,7 +463,7 @@ START_TEST(connection_that_was_steady_is_made_again_at_once)
 }
 END_TEST
 
-START_TEST(password_that_a_server_repeats_is_not_told)
+START_TEST(password_that_a_server_repeats_is_not_shown)
 {
     conn_options.password = "secret";
     fake_redis_rule(fake, "AUTH", "-ERR unknown command 'AUTH', with args beginning with: 'secret'\r\n", ALWAYS);
@@ -484,7 +484,7 @@ START_TEST(server_without_tracking_and_names_is_used_all_the_same)
     CONN_UNTIL(answer.times);
     ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
     ck_assert_str_eq(fake_redis_commands(fake), "EXISTS a");
-    ck_assert_uint_eq(conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.downs, 0);
 }
 END_TEST
 
@@ -492,14 +492,14 @@ static const char *const replies_to_info[] = {
     "$20\r\nid=3 addr=x:1 name=a\r\n", "$4\r\nid=3\r\n", "$9\r\nid=3 ad b\r\n", "$6\r\ni ad b\r\n",
     "-NOPERM no permissions\r\n",      ":1\r\n"};
 
-START_TEST(refusal_of_what_is_not_needed_is_told_once)
+START_TEST(refusal_of_an_optional_command_is_reported_once)
 {
     fake_redis_rule(fake, "CLIENT KILL", "-ERR no such client\r\n", ALWAYS);
     fake_redis_rule(fake, "CLIENT INFO", replies_to_info[_i], ALWAYS);
     fake_redis_rule(fake, "INCR", FAKE_REDIS_CLOSE, 2);
     open_up();
     ck_assert_int_eq(conn_get("INCR a").outcome, REMOTE_ANSWERED);
-    ck_assert_uint_eq(conn_told.downs, 2);
+    ck_assert_uint_eq(conn_reported.downs, 2);
 }
 END_TEST
 
@@ -526,22 +526,22 @@ START_TEST(message_in_the_midst_of_the_set_up_does_no_harm)
                     "*3\r\n$7\r\nmessage\r\n$6\r\nlfs:me\r\n$3\r\ntoo\r\n",
                     1);
     open_up();
-    ck_assert_uint_eq(conn_told.messages, 0);
+    ck_assert_uint_eq(conn_reported.messages, 0);
     fake_redis_push(fake, "*3\r\n$7\r\nmessage\r\n$6\r\nlfs:me\r\n$4\r\nthis\r\n");
-    CONN_UNTIL(conn_told.messages);
-    ck_assert_str_eq(conn_told.message, "this");
+    CONN_UNTIL(conn_reported.messages);
+    ck_assert_str_eq(conn_reported.message, "this");
 }
 END_TEST
 
-START_TEST(what_nobody_asked_for_ends_the_connection)
+START_TEST(unrequested_reply_ends_the_connection)
 {
     struct conn_answer answer = {0};
 
     open_up();
     fake_redis_rule(fake, "INCR", ":1\r\n-ERR max number of clients\x07 reached\r\n", 1);
     conn_command(&answer, "INCR a");
-    CONN_UNTIL(conn_told.downs);
-    ck_assert_str_eq(conn_told.why, "ERR max number of clients\\x07 reached");
+    CONN_UNTIL(conn_reported.downs);
+    ck_assert_str_eq(conn_reported.why, "ERR max number of clients\\x07 reached");
     ck_assert_uint_eq(answer.times, 1);
     conn_until_up();
 }
@@ -555,10 +555,10 @@ START_TEST(strange_messages_are_passed_over)
     fake_redis_push(fake, "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*2\r\n:1\r\n$1\r\na\r\n");
     fake_redis_push(fake, "*0\r\n:7\r\n+OK\r\n*-1\r\n$-1\r\n");
     fake_redis_push(fake, "*3\r\n$7\r\nmessage\r\n$6\r\nlfs:me\r\n$4\r\nlast\r\n");
-    CONN_UNTIL(conn_told.messages);
-    ck_assert_str_eq(conn_told.message, "last");
-    ck_assert_str_eq(conn_told.key, "a");
-    ck_assert_uint_eq(conn_told.downs, 0);
+    CONN_UNTIL(conn_reported.messages);
+    ck_assert_str_eq(conn_reported.message, "last");
+    ck_assert_str_eq(conn_reported.key, "a");
+    ck_assert_uint_eq(conn_reported.downs, 0);
 }
 END_TEST
 
@@ -568,10 +568,10 @@ START_TEST(silent_connection_of_messages_is_given_up_only_if_waited_on)
     open_up();
     fake_redis_rule(fake, "PING", FAKE_REDIS_SILENT, ALWAYS);
     conn_pass(600);
-    ck_assert_uint_eq(conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.downs, 0);
     redis_conn_keep(conn, 1);
-    CONN_UNTIL(conn_told.downs);
-    ck_assert_str_eq(conn_told.why, "no answer for 100 ms");
+    CONN_UNTIL(conn_reported.downs);
+    ck_assert_str_eq(conn_reported.why, "no answer for 100 ms");
 }
 END_TEST
 
@@ -589,14 +589,14 @@ static void add(Suite *suite, const char *name, const TTest *const *tests, const
 static Suite *faults_suite(void)
 {
     const TTest *const replies[] = {
-        lost_reply_is_asked_for_again_and_told_as_repeated,
+        request_whose_reply_is_lost_is_repeated_and_says_so,
         passing_error_is_tried_again,
-        passing_error_that_lasts_is_told,
+        passing_error_that_lasts_is_reported,
         server_that_has_the_data_no_more_is_looked_for_and_connected_to_again,
         connection_that_is_given_up_is_reset,
         no_reply_at_all_is_unknown,
         reply_after_its_time_is_passed_over,
-        what_never_left_is_told_as_not_sent,
+        request_that_never_left_is_reported_as_not_sent,
         what_left_before_the_server_went_away_is_unknown,
         passing_error_after_a_lost_reply_is_unknown,
         script_that_the_server_lost_is_sent_with_its_text,
@@ -604,14 +604,14 @@ static Suite *faults_suite(void)
     const size_t loops[G_N_ELEMENTS(replies)] = {G_N_ELEMENTS(ends), G_N_ELEMENTS(passing), G_N_ELEMENTS(passing),
                                                  G_N_ELEMENTS(elsewhere)};
     const TTest *const order[] = {
-        after_a_reconnect_what_up_asks_goes_first_and_the_rest_in_order,
+        after_a_reconnect_requests_of_up_go_first_and_the_rest_in_order,
         forgotten_while_away_is_not_sent_again,
         reply_of_a_forgotten_request_is_not_given_to_the_next,
-        answer_may_forget_another_that_is_due,
+        answer_may_forget_another_pending_one,
         requests_of_one_turn_leave_in_one_write,
     };
     const TTest *const up[] = {
-        refusal_of_what_is_not_needed_is_told_once,
+        refusal_of_an_optional_command_is_reported_once,
         refusal_of_all_while_coming_up_is_waited_for,
         connection_that_there_is_no_memory_for_is_tried_again,
         request_that_there_is_no_memory_for_ends_the_connection,
@@ -619,10 +619,10 @@ static Suite *faults_suite(void)
         silence_while_coming_up_is_an_end,
         refusals_are_met_with_longer_and_longer_pauses,
         connection_that_was_steady_is_made_again_at_once,
-        password_that_a_server_repeats_is_not_told,
+        password_that_a_server_repeats_is_not_shown,
         server_without_tracking_and_names_is_used_all_the_same,
         message_in_the_midst_of_the_set_up_does_no_harm,
-        what_nobody_asked_for_ends_the_connection,
+        unrequested_reply_ends_the_connection,
         strange_messages_are_passed_over,
         silent_connection_of_messages_is_given_up_only_if_waited_on,
     };

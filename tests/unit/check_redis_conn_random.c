@@ -1,8 +1,6 @@
-/* check_redis_conn_random: what is promised of every request, whatever the server
- * does to it: one answer, which is true.  The seed is printed.
+/* check_redis_conn_random: every request gets one true answer, whatever the server does to it.  The seed is printed.
  *
- * Or all are scripts that are believed when a replica has them: what is answered
- * was followed by a WAIT that was met. */
+ * Or all requests are scripts that a replica must confirm: an answer follows a WAIT that was met. */
 #include <stdio.h>
 #include <string.h>
 
@@ -32,7 +30,7 @@ struct request {
     bool forgotten, unsent;
     unsigned refused; /* how many times it may be */
     unsigned arrived; /* times the server saw it */
-    bool asked;       /* a WAIT came after the last time */
+    bool requested;   /* a WAIT came after the last time */
     bool confirmed;   /* the first of those was met */
 };
 
@@ -41,7 +39,7 @@ static struct fake_redis *fake;
 static GRand *chance;
 static GPtrArray *prefixes; /* of rules */
 
-/* What is answered to WAIT, the first ones; then it is met. */
+/* The first answers to WAIT; later ones are met. */
 static const char *const waits[] = {":1\r\n",         ":2\r\n",          ":0\r\n",        "-UNBLOCKED\r\n",
                                     FAKE_REDIS_CLOSE, FAKE_REDIS_SILENT, FAKE_REDIS_RESET};
 #define MET 2 /* of these, the first ones */
@@ -116,17 +114,17 @@ static void forget_one(int among)
 
 static void ask_all(void)
 {
-    int asked = 0;
+    int requested = 0;
 
-    while (asked < COUNT) {
+    while (requested < COUNT) {
         int burst = g_rand_int_range(chance, 1, 6), pause = g_rand_int_range(chance, 0, 30);
 
-        for (; burst && asked < COUNT; burst--, asked++)
-            requests[asked].id = conn_options.wait
-                                     ? conn_call(&requests[asked].answer, CONN_COUNT, requests[asked].name, "")
-                                     : conn_command(&requests[asked].answer, requests[asked].name);
+        for (; burst && requested < COUNT; burst--, requested++)
+            requests[requested].id =
+                conn_options.wait ? conn_call(&requests[requested].answer, CONN_COUNT, requests[requested].name, "")
+                                  : conn_command(&requests[requested].answer, requests[requested].name);
         if (g_rand_int_range(chance, 0, 4) == 0)
-            forget_one(asked);
+            forget_one(requested);
         conn_pass(pause);
     }
 }
@@ -143,25 +141,25 @@ static bool is_done(void)
 static void count_arrivals(void)
 {
     char **seen = g_strsplit(fake_redis_commands(fake), ";", -1);
-    int last = -1, asked = 0;
+    int last = -1, requested = 0;
 
     for (char **command = seen; *command; command++) {
         const char *name = strchr(*command, 'R');
         int i;
 
         if (g_str_has_prefix(*command, "WAIT")) {
-            bool met = asked >= COUNT || waited[asked] < MET;
+            bool met = requested >= COUNT || waited[requested] < MET;
 
-            asked++;
+            requested++;
             for (i = 0; i < COUNT; i++)
-                if (requests[i].arrived && !requests[i].asked) {
-                    requests[i].asked = true;
+                if (requests[i].arrived && !requests[i].requested) {
+                    requests[i].requested = true;
                     requests[i].confirmed = met;
                 }
         }
         if (!name || sscanf(name, "R%d", &i) != 1)
             continue;
-        requests[i].asked = requests[i].confirmed = false;
+        requests[i].requested = requests[i].confirmed = false;
         if (requests[i].arrived++ == 0) {
             ck_assert_msg(i > last, "R%04d came first after R%04d did", i, last);
             last = i;

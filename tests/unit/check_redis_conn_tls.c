@@ -62,8 +62,8 @@ START_TEST(comes_up_with_a_trusted_server)
     conn_watch(&watch, "a");
     CONN_UNTIL(watch.times);
     redis_server_do(server, "DEL a");
-    CONN_UNTIL(conn_told.changes);
-    ck_assert_uint_eq(conn_told.downs, 0);
+    CONN_UNTIL(conn_reported.changes);
+    ck_assert_uint_eq(conn_reported.downs, 0);
     g_free(all);
 }
 END_TEST
@@ -74,7 +74,7 @@ START_TEST(server_that_nobody_vouches_for_is_refused)
     unsetenv("SSL_CERT_FILE");
     conn_open_host("127.0.0.1", port);
     CONN_UNTIL(strstr(redis_conn_error(conn), "certificate"));
-    ck_assert_uint_eq(conn_told.ups, 0);
+    ck_assert_uint_eq(conn_reported.ups, 0);
 }
 END_TEST
 
@@ -83,7 +83,7 @@ START_TEST(certificate_for_another_name_is_refused)
     serve("IP:127.0.0.2,DNS:other.test");
     conn_open_host(_i ? "localhost" : "127.0.0.1", port);
     CONN_UNTIL(strstr(redis_conn_error(conn), "mismatch"));
-    ck_assert_uint_eq(conn_told.ups, 0);
+    ck_assert_uint_eq(conn_reported.ups, 0);
 }
 END_TEST
 
@@ -91,8 +91,8 @@ START_TEST(server_without_tls_is_no_server)
 {
     serve("IP:127.0.0.1");
     conn_open_host("127.0.0.1", redis_server_port(server));
-    CONN_UNTIL(conn_told.ups || !g_str_has_prefix(redis_conn_error(conn), "not connected"));
-    ck_assert_uint_eq(conn_told.ups, 0);
+    CONN_UNTIL(conn_reported.ups || !g_str_has_prefix(redis_conn_error(conn), "not connected"));
+    ck_assert_uint_eq(conn_reported.ups, 0);
 }
 END_TEST
 

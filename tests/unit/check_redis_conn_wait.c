@@ -1,5 +1,5 @@
-/* check_redis_conn_wait: what is believed is told when the replicas have it; a server that answers WAIT as it is told.
- */
+/* check_redis_conn_wait: results are reported when the replicas have confirmed; with a server whose answers to WAIT the
+ * check sets. */
 #include <string.h>
 
 #include "tests/support/check_main.h"
@@ -7,7 +7,7 @@
 #include "tests/unit/fake_redis.h"
 
 #define ALWAYS FAKE_REDIS_ALWAYS
-#define ASKED "WAIT 2 150"
+#define REQUESTED "WAIT 2 150"
 #define MARK "EVAL redis.call('DEL'" /* the write before it */
 
 static struct fake_redis *fake;
@@ -39,7 +39,7 @@ static const char *said(void)
     char **commands = g_strsplit(fake_redis_commands(fake), ";", -1);
     size_t count = 0;
     for (; commands[count] && count + 1 < sizeof letters; count++) {
-        ck_assert(*commands[count] != 'W' || strcmp(commands[count], ASKED) == 0);
+        ck_assert(*commands[count] != 'W' || strcmp(commands[count], REQUESTED) == 0);
         letters[count] = g_str_has_prefix(commands[count], MARK) ? 'M' : *commands[count];
     }
     letters[count] = '\0';
@@ -47,7 +47,7 @@ static const char *said(void)
     return letters;
 }
 
-START_TEST(what_is_believed_is_told_when_the_replicas_have_it)
+START_TEST(result_is_reported_when_the_replicas_have_it)
 {
     struct conn_answer answer = {0};
     open_up();
@@ -67,7 +67,7 @@ START_TEST(what_is_believed_is_told_when_the_replicas_have_it)
 }
 END_TEST
 
-START_TEST(more_replicas_than_asked_for_are_enough)
+START_TEST(more_replicas_than_requested_are_enough)
 {
     struct conn_answer answer = {0};
     open_up();
@@ -99,7 +99,7 @@ START_TEST(one_wait_closes_all_of_a_turn)
 END_TEST
 
 /* WAIT holds up what is behind it, and the next is to close as many as may be. */
-START_TEST(what_comes_while_the_replicas_are_asked_leaves_with_the_next)
+START_TEST(requests_during_a_wait_for_replicas_leave_with_the_next)
 {
     struct conn_answer first = {0}, second = {0}, third = {0};
     open_up();
@@ -146,7 +146,7 @@ START_TEST(too_few_replicas_leave_the_outcome_unknown)
     ck_assert_int_eq(refused.outcome, REMOTE_REFUSED); /* has changed nothing */
     ck_assert_str_ne(redis_conn_error(conn), "");
     ck_assert_uint_eq(redis_conn_counts(conn).shortfalls, 1);
-    ck_assert_uint_eq(conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.downs, 0);
     conn_call(&next, CONN_COUNT, "a", "");
     CONN_UNTIL(next.times);
     ck_assert_int_eq(next.outcome, REMOTE_ANSWERED);
@@ -163,11 +163,11 @@ START_TEST(connection_that_is_lost_before_the_replicas_answer_repeats_what_was_a
     open_up();
     fake_redis_rule(fake, "WAIT", ends[_i], 1);
     fake_redis_rule(fake, "WAIT", ":2\r\n", ALWAYS);
-    clock_ms asked = clock_now();
+    clock_ms requested = clock_now();
     conn_call(&first, CONN_COUNT, "a", "");
     conn_call(&second, CONN_COUNT, "a", "");
     conn_command(&plain, "GET a");
-    CONN_UNTIL(conn_told.downs);
+    CONN_UNTIL(conn_reported.downs);
     clock_ms lost = clock_now();
     ck_assert_uint_eq(first.times + second.times, 0);
     ck_assert_uint_eq(plain.times, 1);
@@ -176,7 +176,7 @@ START_TEST(connection_that_is_lost_before_the_replicas_answer_repeats_what_was_a
     ck_assert_uint_lt(first.when, second.when);
     ck_assert(first.repeated && second.repeated);
     ck_assert_int_eq(first.outcome, REMOTE_ANSWERED);
-    ck_assert_int_ge(first.sent, MAX(asked, lost)); /* believed from the try that was confirmed */
+    ck_assert_int_ge(first.sent, MAX(requested, lost)); /* believed from the try that was confirmed */
     ck_assert_int_eq(second.outcome, REMOTE_ANSWERED);
     ck_assert_uint_eq(first.times + second.times, 2);
 }
@@ -194,7 +194,7 @@ START_TEST(time_that_is_up_before_the_replicas_answer_is_unknown)
     fake_redis_say(fake, ":2\r\n");
     conn_pass(50);
     ck_assert_uint_eq(answer.times, 1);
-    ck_assert_uint_eq(conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.downs, 0);
 }
 END_TEST
 
@@ -208,11 +208,11 @@ START_TEST(replicas_that_are_never_heard_of_end_the_connection_and_then_the_requ
     CONN_UNTIL(answer.times);
     ck_assert_int_eq(answer.outcome, REMOTE_UNKNOWN);
     ck_assert(answer.repeated);
-    ck_assert_uint_ge(conn_told.downs, 2);
+    ck_assert_uint_ge(conn_reported.downs, 2);
 }
 END_TEST
 
-START_TEST(forgotten_before_the_replicas_answer_is_not_told)
+START_TEST(request_forgotten_before_the_replicas_answer_is_not_answered)
 {
     struct conn_answer answer = {0}, next = {0};
     open_up();
@@ -230,7 +230,7 @@ START_TEST(forgotten_before_the_replicas_answer_is_not_told)
 }
 END_TEST
 
-START_TEST(what_is_not_believed_and_who_asks_for_no_replicas_ask_none)
+START_TEST(reads_and_mounts_without_wait_ask_no_replicas)
 {
     struct conn_answer answer = {0}, other = {0};
     conn_options.wait = _i ? 0 : 2;
@@ -250,16 +250,16 @@ static Suite *wait_suite(void)
         const TTest *test;
         size_t times;
     } tests[] = {
-        {what_is_believed_is_told_when_the_replicas_have_it, 1},
-        {more_replicas_than_asked_for_are_enough, 1},
+        {result_is_reported_when_the_replicas_have_it, 1},
+        {more_replicas_than_requested_are_enough, 1},
         {one_wait_closes_all_of_a_turn, 1},
-        {what_comes_while_the_replicas_are_asked_leaves_with_the_next, 1},
+        {requests_during_a_wait_for_replicas_leave_with_the_next, 1},
         {too_few_replicas_leave_the_outcome_unknown, G_N_ELEMENTS(shortfalls)},
         {connection_that_is_lost_before_the_replicas_answer_repeats_what_was_answered, G_N_ELEMENTS(ends)},
         {time_that_is_up_before_the_replicas_answer_is_unknown, 1},
         {replicas_that_are_never_heard_of_end_the_connection_and_then_the_request, 1},
-        {forgotten_before_the_replicas_answer_is_not_told, 1},
-        {what_is_not_believed_and_who_asks_for_no_replicas_ask_none, 2},
+        {request_forgotten_before_the_replicas_answer_is_not_answered, 1},
+        {reads_and_mounts_without_wait_ask_no_replicas, 2},
     };
     Suite *suite = suite_create("redis_conn_wait");
     TCase *tcase = tcase_create("wait");

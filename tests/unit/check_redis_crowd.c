@@ -1,6 +1,6 @@
-/* check_redis_crowd: what many who wait for one lock cost the Redis server.
+/* check_redis_crowd: the cost for the Redis server of many waiters for one lock.
  *
- * Counted in commands, those of the scripts included: never in time.
+ * Counted in commands, including those of scripts, never in time.
  */
 #include <inttypes.h>
 
@@ -39,20 +39,20 @@ static struct backend_claim claim_of(int lock, unsigned i)
     return lock == SAME ? range(i + 2, 5, 6) : range(i + 2, 10 * i, 10 * i + 5);
 }
 
-static void let_go(unsigned mount, uint64_t lock_owner)
+static void release_all(unsigned mount, uint64_t lock_owner)
 {
     ck_assert_int_eq(hosts_unlock(mount, "L", lock_owner, 0, BACKEND_RANGE_MAX), BACKEND_OK);
 }
 
 /* Waiters of mounts 1 to 3, behind one of mount 0 that holds all. */
-static void crowd(int lock, struct told **waiters, unsigned count)
+static void crowd(int lock, struct hosts_record **waiters, unsigned count)
 {
     struct backend_claim claim = range(1, 0, BACKEND_RANGE_MAX);
 
     ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
     for (unsigned i = 0; i < count; i++) {
         claim = claim_of(lock, i);
-        waiters[i] = hosts_ask(1 + i % 3, "L", &claim);
+        waiters[i] = hosts_request(1 + i % 3, "L", &claim);
     }
     for (unsigned i = 0; i < count; i++) {
         HOSTS_UNTIL(waiters[i]->answered);
@@ -61,7 +61,7 @@ static void crowd(int lock, struct told **waiters, unsigned count)
 }
 
 /* The first that was granted, or `count`. */
-static unsigned having_turn(struct told *const *waiters, unsigned count)
+static unsigned having_turn(struct hosts_record *const *waiters, unsigned count)
 {
     unsigned i = 0;
 
@@ -70,7 +70,7 @@ static unsigned having_turn(struct told *const *waiters, unsigned count)
     return i;
 }
 
-static unsigned holders(struct told *const *waiters, unsigned count)
+static unsigned holders(struct hosts_record *const *waiters, unsigned count)
 {
     unsigned granted = 0;
 
@@ -86,7 +86,7 @@ struct cost {
 /* What so many cost while they queue up, in two rounds of refreshes, and while they get their turn and let go. */
 static struct cost cost_of(int lock, unsigned count)
 {
-    struct told *waiters[MANY];
+    struct hosts_record *waiters[MANY];
     struct cost cost;
     uint64_t before = commands();
 
@@ -96,12 +96,12 @@ static struct cost cost_of(int lock, unsigned count)
     hosts_pass(4200);
     cost.waiting = commands() - before;
     before = commands();
-    let_go(0, 1);
+    release_all(0, 1);
     for (unsigned left = count; left > 0; left--) {
         unsigned next;
 
         HOSTS_UNTIL((next = having_turn(waiters, count)) < count);
-        let_go(waiters[next]->mount, next + 2);
+        release_all(waiters[next]->mount, next + 2);
         waiters[next] = NULL;
         ck_assert(lock == APART || holders(waiters, count) <= 1); /* the next may have its turn already */
     }
@@ -136,7 +136,7 @@ START_TEST(lock_that_nobody_else_wants_pays_for_no_queue)
     const unsigned noted = 1;
     struct backend_claim claim = hosts_claim(_i == 0 ? BACKEND_LEASE : BACKEND_FLOCK, HOSTS_LONG);
     struct hosts_done done = {0};
-    struct told *told;
+    struct hosts_record *record;
     struct backend_renewal renewal;
     clock_ms deadline;
     uint64_t before;
@@ -149,10 +149,10 @@ START_TEST(lock_that_nobody_else_wants_pays_for_no_queue)
     ck_assert_int_eq(hosts_stat(1, "L").type, BACKEND_NOTHING);
     ck_assert_uint_le(commands_since(before), 1);
     before = commands();
-    told = hosts_acquire(0, "L", &claim);
+    record = hosts_acquire(0, "L", &claim);
     ck_assert_uint_le(commands_since(before), 7 + 2 * noted);
-    ck_assert_int_eq(told->result, BACKEND_OK);
-    /* What is noted of the mount does not stay for good, if it dies now. */
+    ck_assert_int_eq(record->result, BACKEND_OK);
+    /* The mount's note does not stay for good if it dies now. */
     ck_assert_int_eq(redis_server_do(hosts_server, "EVAL %s 0",
                                      "local n = 0\n"
                                      "for _, key in ipairs(redis.call('KEYS', 'lfs:m:*')) do\n"
@@ -160,24 +160,24 @@ START_TEST(lock_that_nobody_else_wants_pays_for_no_queue)
                                      "end\n"
                                      "return n"),
                      0);
-    deadline = told->ticket->deadline;
+    deadline = record->ticket->deadline;
     hosts_pass(2);
     before = commands();
-    renewal = (struct backend_renewal){.ticket = told->ticket, .ttl = HOSTS_LONG};
+    renewal = (struct backend_renewal){.ticket = record->ticket, .ttl = HOSTS_LONG};
     backend_renew(hosts_mount(0), &renewal, 1);
-    HOSTS_UNTIL(told->ticket->deadline > deadline);
+    HOSTS_UNTIL(record->ticket->deadline > deadline);
     ck_assert_uint_le(commands_since(before), 4 + noted);
     before = commands();
-    backend_set(hosts_mount(0), told->ticket, &(struct backend_change){.set = BACKEND_SET_CONTENT}, hosts_on_done,
+    backend_set(hosts_mount(0), record->ticket, &(struct backend_change){.set = BACKEND_SET_CONTENT}, hosts_on_done,
                 &done);
-    HOSTS_UNTIL(done.told);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_OK);
     ck_assert_uint_le(commands_since(before), 5);
     before = commands();
     ck_assert_int_eq(hosts_stat(1, "L").type, BACKEND_LOCK);
     ck_assert_uint_le(commands_since(before), 5);
     before = commands();
-    hosts_release(told);
+    hosts_release(record);
     ck_assert_uint_le(commands_since(before), 5 + noted);
     g_bytes_unref(claim.content);
 }
@@ -186,16 +186,16 @@ END_TEST
 /* A call that would have all done at once does a part: the others are served between. */
 START_TEST(one_call_does_a_part_of_what_a_crowd_needs_and_the_next_goes_on)
 {
-    struct told *waiters[MANY];
+    struct hosts_record *waiters[MANY];
     struct backend_info info;
     uint64_t before, most = 0;
     unsigned left, rounds = 0;
 
     crowd(APART, waiters, MANY);
     for (unsigned mount = 1; mount <= 3; mount++)
-        hosts_close(mount); /* what they are told finds nobody */
+        hosts_close(mount); /* their messages find nobody */
     before = commands();
-    let_go(0, 1);
+    release_all(0, 1);
     most = commands() - before;
     do {
         left = hosts_stat(0, "L").waiters;
@@ -213,7 +213,7 @@ END_TEST
 
 START_TEST(holder_behind_a_crowd_is_seen)
 {
-    struct told *waiters[FEW + 20], *last;
+    struct hosts_record *waiters[FEW + 20], *last;
     struct backend_claim claim = range(1, 0, 9);
 
     ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
@@ -225,11 +225,11 @@ START_TEST(holder_behind_a_crowd_is_seen)
     }
     claim = range(3, 10, 19);
     last = hosts_acquire(2, "L", &claim);
-    let_go(0, 2);
+    release_all(0, 2);
     HOSTS_UNTIL(last->granted);
-    let_go(0, 1); /* who gets its turn now was overtaken, and has a larger number than all that wait */
+    release_all(0, 1); /* who gets its turn now was overtaken, and has a larger number than all that wait */
     HOSTS_UNTIL(waiters[0]->granted);
-    let_go(2, 3);
+    release_all(2, 3);
     ck_assert_int_eq(hosts_stat(0, "L").type, BACKEND_LOCK);
     ck_assert_uint_eq(hosts_stat(0, "L").holders, 1);
 }
@@ -252,26 +252,26 @@ START_TEST(one_process_has_no_more_ranges_than_a_call_can_bear)
     claim = range(2, 5, 5);
     claim.wait = false;
     ck_assert_int_eq(hosts_acquire(1, "L", &claim)->result, BACKEND_BUSY);
-    let_go(0, 1);
+    release_all(0, 1);
     ck_assert_int_eq(hosts_acquire(1, "L", &claim)->result, BACKEND_OK);
 }
 END_TEST
 
-static void crowd_of_readers(const char *name, struct told **waiters)
+static void crowd_of_readers(const char *name, struct hosts_record **waiters)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
 
     claim.wait = true;
     claim.mode = BACKEND_SHARED;
     for (unsigned i = 0; i < MANY; i++)
-        waiters[i] = hosts_ask(1 + i % 3, name, &claim);
+        waiters[i] = hosts_request(1 + i % 3, name, &claim);
     for (unsigned i = 0; i < MANY; i++)
         HOSTS_UNTIL(waiters[i]->answered);
 }
 
 START_TEST(readers_that_get_their_turn_together_are_let_in_in_parts)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *waiters[MANY];
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG), *waiters[MANY];
     uint64_t before;
 
     crowd_of_readers("L", waiters);
@@ -290,23 +290,23 @@ START_TEST(readers_that_get_their_turn_together_are_let_in_in_parts)
 }
 END_TEST
 
-static enum backend_result convert(struct told *told, const struct backend_claim *claim)
+static enum backend_result convert(struct hosts_record *record, const struct backend_claim *claim)
 {
     struct hosts_done done = {0};
     struct backend_claim own = *claim;
 
-    own.user = told;
-    backend_convert(hosts_mount(told->mount), told->ticket, &own, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
+    own.user = record;
+    backend_convert(hosts_mount(record->mount), record->ticket, &own, hosts_on_done, &done);
+    HOSTS_UNTIL(done.called);
     return done.result;
 }
 
 /* flock(2) of one that shares already. */
-START_TEST(who_shares_with_a_crowd_asks_again_for_what_it_would_cost_among_few)
+START_TEST(refresh_beside_many_sharers_costs_as_much_as_beside_few)
 {
     unsigned const crowds[] = {FEW, MANY};
     uint64_t cost[G_N_ELEMENTS(crowds)];
-    struct told *sharers[MANY];
+    struct hosts_record *sharers[MANY];
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
 
     claim.mode = BACKEND_SHARED;
@@ -332,7 +332,7 @@ static long long calls(void)
 enum { EVERYWHERE = 180, OF_EACH = EVERYWHERE / 3 };
 
 /* Waiters of mount 0 behind what mount 1 holds: of one lock, of a lock each, and of byte ranges. */
-static void wait_everywhere(struct told **waiters)
+static void wait_everywhere(struct hosts_record **waiters)
 {
     struct backend_claim flock = hosts_claim(BACKEND_FLOCK, HOSTS_LONG), all = range(1, 0, BACKEND_RANGE_MAX);
     flock.wait = true;
@@ -343,9 +343,9 @@ static void wait_everywhere(struct told **waiters)
         char name[16];
         g_snprintf(name, sizeof(name), "M%u", i);
         hosts_get(1, name, HOSTS_LONG);
-        waiters[3 * i] = hosts_ask(0, "L", &flock);
-        waiters[3 * i + 1] = hosts_ask(0, name, &flock);
-        waiters[3 * i + 2] = hosts_ask(0, "R", &part);
+        waiters[3 * i] = hosts_request(0, "L", &flock);
+        waiters[3 * i + 1] = hosts_request(0, name, &flock);
+        waiters[3 * i + 2] = hosts_request(0, "R", &part);
     }
     for (unsigned i = 0; i < EVERYWHERE; i++) {
         HOSTS_UNTIL(waiters[i]->answered);
@@ -357,13 +357,13 @@ static void wait_everywhere(struct told **waiters)
 
 enum { LEASES = REMOTE_BACKGROUND_MAX + 200 };
 
-static void make_leases(struct told **leases)
+static void make_leases(struct hosts_record **leases)
 {
     for (unsigned i = 0; i < LEASES; i++) {
         char name[16];
         struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG + 100 * (LEASES - i));
         g_snprintf(name, sizeof(name), "n%u", i);
-        leases[i] = hosts_ask(0, name, &claim);
+        leases[i] = hosts_request(0, name, &claim);
         leases[i]->renews = false;
     }
     for (unsigned i = 0; i < LEASES; i++) {
@@ -373,10 +373,10 @@ static void make_leases(struct told **leases)
 }
 
 /* _i: all are renewed, or have ended here. */
-START_TEST(who_asks_does_not_stand_behind_all_that_the_mount_does_for_itself)
+START_TEST(user_request_does_not_wait_for_all_background_requests)
 {
     struct remote *r = (struct remote *)hosts_mount(0);
-    struct told *leases[LEASES];
+    struct hosts_record *leases[LEASES];
     struct hosts_done done = {0};
     clock_ms nearest = CLOCK_NEVER, before;
 
@@ -398,7 +398,7 @@ START_TEST(who_asks_does_not_stand_behind_all_that_the_mount_does_for_itself)
     backend_set_directory(hosts_mount(0), "", &(struct backend_directory){.width = 1}, hosts_on_done, &done);
     redis_server_resume(hosts_server);
     before = clock_now();
-    HOSTS_UNTIL(done.told);
+    HOSTS_UNTIL(done.called);
     ck_assert(_i ? !TAILQ_EMPTY(&r->ended_releases) : skiplist_length(&r->background) > 0);
     HOSTS_UNTIL(TAILQ_EMPTY(&r->ended_releases) && skiplist_length(&r->background) == 0 && r->background_pending == 0);
     for (unsigned i = 0; i < LEASES; i++)
@@ -408,10 +408,10 @@ START_TEST(who_asks_does_not_stand_behind_all_that_the_mount_does_for_itself)
 END_TEST
 
 /* A name that has ended here is asked for again before the server has heard of its end. */
-START_TEST(name_that_has_ended_here_is_free_for_who_asks_at_once)
+START_TEST(name_that_has_ended_here_is_free_at_once)
 {
     struct remote *r = (struct remote *)hosts_mount(0);
-    struct told *leases[LEASES];
+    struct hosts_record *leases[LEASES];
 
     make_leases(leases);
     for (unsigned i = 0; i < LEASES; i++)
@@ -535,11 +535,11 @@ static long long looks(void)
                            "'cmdstat_client|caching:calls=(%d+)') or 0)");
 }
 
-/* One waiter of each mount but the first, all of which watch the name for the filesystem, as after a look-up. */
-static struct told *wait_with(unsigned mounts, struct told **waiters)
+/* One waiter of each mount but the first; all mounts watch the name for the filesystem, as after a look-up. */
+static struct hosts_record *wait_with(unsigned mounts, struct hosts_record **waiters)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
-    struct told *holder = hosts_acquire(0, "L", &claim);
+    struct hosts_record *holder = hosts_acquire(0, "L", &claim);
 
     for (unsigned i = 1; i < mounts; i++) {
         backend_watch(hosts_mount(i), "L");
@@ -554,7 +554,7 @@ static const unsigned herds[] = {2, 100};
 START_TEST(hand_over_costs_the_same_however_many_mounts_wait)
 {
     unsigned mounts = herds[_i];
-    struct told *waiters[HOSTS], *holder = wait_with(mounts, waiters);
+    struct hosts_record *waiters[HOSTS], *holder = wait_with(mounts, waiters);
     long long scripts = calls(), watches = looks();
     clock_ms began = clock_now();
 
@@ -563,19 +563,20 @@ START_TEST(hand_over_costs_the_same_however_many_mounts_wait)
         HOSTS_UNTIL(waiters[i]->granted);
         holder = waiters[i];
     }
-    long long beats = (clock_now() - began) / 1000 * mounts; /* one of each mount in 2 s, and a machine may be slow */
+    long long heartbeats =
+        (clock_now() - began) / 1000 * mounts; /* one of each mount in 2 s, and a machine may be slow */
     scripts = calls() - scripts;
     watches = looks() - watches;
     printf("# %u mounts: %lld scripts and %lld watches in %u hand-overs\n", mounts, scripts, watches, mounts - 1);
     fflush(stdout);
-    ck_assert_int_le(scripts, 3 * (mounts - 1) + beats);
+    ck_assert_int_le(scripts, 3 * (mounts - 1) + heartbeats);
     ck_assert_int_le(watches, mounts - 1);
 }
 END_TEST
 
 START_TEST(waiter_that_has_become_the_first_hears_that_a_foreign_lock_has_ended)
 {
-    struct told *waiters[10];
+    struct hosts_record *waiters[10];
     clock_ms ended;
 
     redis_server_do(hosts_server, "SET h:L theirs");
@@ -587,8 +588,9 @@ START_TEST(waiter_that_has_become_the_first_hears_that_a_foreign_lock_has_ended)
     for (unsigned i = 0; i < 8; i++)
         hosts_release(waiters[i]);
     hosts_pass(100);
-    long long beats = (long long)G_N_ELEMENTS(waiters) * (1 + (clock_now() - began) / 1000); /* of each mount in 2 s */
-    ck_assert_int_le(calls() - scripts, 16 + beats); /* only the next asks each time, of up to nine */
+    long long heartbeats =
+        (long long)G_N_ELEMENTS(waiters) * (1 + (clock_now() - began) / 1000); /* of each mount in 2 s */
+    ck_assert_int_le(calls() - scripts, 16 + heartbeats); /* only the next asks each time, of up to nine */
     ended = clock_now();
     redis_server_do(hosts_server, "DEL h:L");
     HOSTS_UNTIL(waiters[8]->granted);
@@ -601,7 +603,7 @@ END_TEST
 START_TEST(waiter_behind_one_that_died_hears_that_a_foreign_lock_has_ended)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
-    struct told *next;
+    struct hosts_record *next;
     clock_ms ended;
 
     redis_server_do(hosts_server, "SET h:L theirs");
@@ -621,7 +623,7 @@ END_TEST
 /* What the filesystem wants to hear of a name that a ticket of this mount waited for. */
 START_TEST(name_is_watched_again_when_its_waiter_has_given_up)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *waiter;
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG), *waiter;
     clock_ms released;
 
     backend_watch(hosts_mount(1), "L");
@@ -649,7 +651,7 @@ static long long living(const char *key)
 
 START_TEST(those_who_wait_cost_their_mount_one_request_for_each_heartbeat)
 {
-    struct told *waiters[EVERYWHERE];
+    struct hosts_record *waiters[EVERYWHERE];
     long long before;
     wait_everywhere(waiters);
     hosts_pass(2100); /* soon they are in step */
@@ -673,14 +675,14 @@ END_TEST
 enum { TICKETS = 1000, PART = 100 };
 
 /* Commands for each of `count` tickets. */
-static uint64_t cost_of_tickets(struct told **tickets, unsigned count)
+static uint64_t cost_of_tickets(struct hosts_record **tickets, unsigned count)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
     uint64_t before = commands();
 
     claim.sequence = claim.wait = true;
     for (unsigned i = 0; i < count; i++)
-        tickets[i] = hosts_ask(0, "q/job-", &claim);
+        tickets[i] = hosts_request(0, "q/job-", &claim);
     for (unsigned i = 0; i < count; i++)
         HOSTS_UNTIL(tickets[i]->answered);
     return commands_since(before) / count;
@@ -688,12 +690,12 @@ static uint64_t cost_of_tickets(struct told **tickets, unsigned count)
 
 START_TEST(ticket_costs_the_same_however_long_the_queue_is)
 {
-    struct told *tickets[TICKETS + PART];
+    struct hosts_record *tickets[TICKETS + PART];
     struct hosts_done done = {0};
     uint64_t first, last, waiting;
 
     backend_mkdir(hosts_mount(0), "q", &(struct backend_directory){.width = 1}, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
+    HOSTS_UNTIL(done.called);
     hosts_release(hosts_get(0, "q/plain", HOSTS_LONG)); /* not the first in its directory */
     first = cost_of_tickets(tickets, PART);
     cost_of_tickets(tickets + PART, TICKETS - PART);
@@ -712,7 +714,7 @@ END_TEST
 
 START_TEST(damaged_lock_does_not_silence_those_who_wait_for_others)
 {
-    struct told *waiters[3];
+    struct hosts_record *waiters[3];
     static const char *const names[] = {"L", "M", "N"};
     for (unsigned i = 0; i < G_N_ELEMENTS(waiters); i++) {
         hosts_get(1, names[i], HOSTS_LONG);
@@ -751,9 +753,9 @@ START_TEST(names_that_are_left_over_are_removed_in_parts)
         backend_list(hosts_mount(0), "d", "", 100, on_listed, &done);
     else
         backend_rmdir(hosts_mount(0), "d", hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_OK);
-    ck_assert_int_ge(calls() - before, 6); /* of which none looks at more than 500 */
+    ck_assert_int_ge(calls() - before, 6); /* none of them looks at more than 500 */
     ck_assert_int_eq(redis_server_do(hosts_server, "ZCARD lfs:l:h:d"), _i);
 }
 END_TEST
@@ -771,13 +773,13 @@ int main(void)
     tcase_add_test(tcase, holder_behind_a_crowd_is_seen);
     tcase_add_test(tcase, one_process_has_no_more_ranges_than_a_call_can_bear);
     tcase_add_test(tcase, readers_that_get_their_turn_together_are_let_in_in_parts);
-    tcase_add_test(tcase, who_shares_with_a_crowd_asks_again_for_what_it_would_cost_among_few);
+    tcase_add_test(tcase, refresh_beside_many_sharers_costs_as_much_as_beside_few);
     tcase_add_test(tcase, those_who_wait_cost_their_mount_one_request_for_each_heartbeat);
     tcase_add_test(tcase, ticket_costs_the_same_however_long_the_queue_is);
     tcase_add_test(tcase, damaged_lock_does_not_silence_those_who_wait_for_others);
     tcase_add_loop_test(tcase, names_that_are_left_over_are_removed_in_parts, 0, 2);
-    tcase_add_loop_test(tcase, who_asks_does_not_stand_behind_all_that_the_mount_does_for_itself, 0, 2);
-    tcase_add_test(tcase, name_that_has_ended_here_is_free_for_who_asks_at_once);
+    tcase_add_loop_test(tcase, user_request_does_not_wait_for_all_background_requests, 0, 2);
+    tcase_add_test(tcase, name_that_has_ended_here_is_free_at_once);
     tcase_add_test(tcase, all_leases_are_extended_before_the_first_is_recovered);
     tcase_add_loop_test(tcase, mount_that_starts_again_finds_and_renews_all_in_a_few_requests, 0, 2);
     tcase_add_loop_test(tcase, hand_over_costs_the_same_however_many_mounts_wait, 0, G_N_ELEMENTS(herds));

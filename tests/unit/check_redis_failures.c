@@ -1,7 +1,6 @@
-/* check_redis_failures: a Redis server that is away, forgets, is full or refuses.
+/* check_redis_failures: a Redis server that is away, loses its data, is full or refuses.
  *
- * Requests of the mounts here take 0.8 s at most, replies 0.3 s; a pause that is
- * called long outlasts both, a short one neither.
+ * Requests of the mounts here take at most 0.8 s, replies 0.3 s; a long pause is longer than both, a short one shorter.
  */
 #include "tests/support/check_main.h"
 #include "tests/unit/hosts_fixture.h"
@@ -45,7 +44,7 @@ static void resume(void)
 
 START_TEST(restarted_empty_server_has_lost_what_was_held_and_waiters_keep_their_order)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *waiter[4];
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG), *waiter[4];
     uint64_t fence = 0;
 
     for (unsigned i = 0; i < G_N_ELEMENTS(waiter); i++) {
@@ -68,7 +67,7 @@ END_TEST
 
 START_TEST(restarted_server_with_aof_has_lost_nothing)
 {
-    struct told *holder = hosts_get(0, "L", 9000), *shared, *waiter;
+    struct hosts_record *holder = hosts_get(0, "L", 9000), *shared, *waiter;
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, 9000);
 
     claim.mode = BACKEND_SHARED;
@@ -91,7 +90,7 @@ END_TEST
 
 START_TEST(pause_shorter_than_the_term_loses_nothing)
 {
-    struct told *holder = hosts_get(0, "L", 2500), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", 2500), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
 
     redis_server_pause(hosts_server);
     hosts_pass(_i == 0 ? SHORT : LONG);
@@ -106,7 +105,7 @@ END_TEST
 
 START_TEST(pause_longer_than_the_term_loses_what_is_held_in_time_and_no_place)
 {
-    struct told *holder[3], *waiter[2];
+    struct hosts_record *holder[3], *waiter[2];
 
     holder[0] = hosts_get(0, "L", 1500);
     holder[1] = hosts_get(0, "M", 1300);
@@ -133,13 +132,13 @@ END_TEST
 
 START_TEST(acquire_of_unknown_outcome_leaves_nothing)
 {
-    struct told *told;
-    clock_ms asked = clock_now();
+    struct hosts_record *record;
+    clock_ms requested = clock_now();
 
     redis_server_pause(hosts_server);
-    told = hosts_acquire(0, "L", &lease);
-    ck_assert_int_eq(told->result, BACKEND_UNREACHABLE);
-    ck_assert_int_lt(told->at - asked, HOSTS_HURRY + 200);
+    record = hosts_acquire(0, "L", &lease);
+    ck_assert_int_eq(record->result, BACKEND_UNREACHABLE);
+    ck_assert_int_lt(record->at - requested, HOSTS_HURRY + 200);
     hosts_pass(_i == 0 ? 0 : LONG);
     resume();
     HOSTS_UNTIL(!hosts_exists("h:L"));
@@ -150,7 +149,8 @@ END_TEST
 
 START_TEST(release_of_unknown_outcome_is_done_when_the_server_is_back)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG),
+                        *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
 
     redis_server_pause(hosts_server);
     ck_assert_int_eq(hosts_release(holder), BACKEND_UNREACHABLE);
@@ -165,7 +165,7 @@ END_TEST
 START_TEST(unlocking_of_unknown_outcome_is_done_when_the_server_is_back)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
-    struct told *waiter;
+    struct hosts_record *waiter;
 
     claim.lock_owner = 1;
     claim.end = BACKEND_RANGE_MAX;
@@ -180,36 +180,35 @@ START_TEST(unlocking_of_unknown_outcome_is_done_when_the_server_is_back)
 }
 END_TEST
 
-/* An old connection may carry it out when the server goes on, whatever was told. */
+/* The server may carry out the old connection's request when it continues, whatever was reported. */
 START_TEST(rename_of_unknown_outcome_leaves_one_name_or_none)
 {
-    struct told *told = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *record = hosts_get(0, "L", HOSTS_LONG);
 
     redis_server_pause(hosts_server);
-    ck_assert_int_eq(hosts_rename(told, "M"), BACKEND_UNREACHABLE);
+    ck_assert_int_eq(hosts_rename(record, "M"), BACKEND_UNREACHABLE);
     hosts_pass(_i == 0 ? 0 : LONG);
     resume();
-    HOSTS_UNTIL(told->ended || hosts_exists("h:L"));
-    if (told->ended) {
-        ck_assert_int_eq(told->why, BACKEND_LOST);
+    HOSTS_UNTIL(record->ended || hosts_exists("h:L"));
+    if (record->ended) {
+        ck_assert_int_eq(record->why, BACKEND_LOST);
         HOSTS_UNTIL(!hosts_exists("h:L"));
     } else {
-        hosts_release(told);
+        hosts_release(record);
     }
     HOSTS_UNTIL(!hosts_exists("h:M"));
 }
 END_TEST
 
-/* Another may have the old name as soon as the server goes on: nothing of the two is
- * believed in, nor left there. */
+/* Another may have the old name as soon as the server continues: neither of the two is relied on or left there. */
 START_TEST(rename_over_a_lease_of_unknown_outcome_gives_both_back)
 {
-    struct told *told = hosts_get(0, "L", HOSTS_LONG), *replaced = hosts_get(0, "M", HOSTS_LONG);
+    struct hosts_record *record = hosts_get(0, "L", HOSTS_LONG), *replaced = hosts_get(0, "M", HOSTS_LONG);
 
     redis_server_pause(hosts_server);
-    ck_assert_int_eq(hosts_rename_over(told, "M", replaced), BACKEND_UNREACHABLE);
-    ck_assert_uint_eq(told->ended, 1);
-    ck_assert_int_eq(told->why, BACKEND_LOST);
+    ck_assert_int_eq(hosts_rename_over(record, "M", replaced), BACKEND_UNREACHABLE);
+    ck_assert_uint_eq(record->ended, 1);
+    ck_assert_int_eq(record->why, BACKEND_LOST);
     ck_assert_uint_eq(replaced->ended, 1);
     ck_assert_int_eq(replaced->why, BACKEND_LOST);
     resume();
@@ -217,32 +216,32 @@ START_TEST(rename_over_a_lease_of_unknown_outcome_gives_both_back)
 }
 END_TEST
 
-static void convert(struct told *told, enum backend_mode mode, struct hosts_done *done)
+static void convert(struct hosts_record *record, enum backend_mode mode, struct hosts_done *done)
 {
     struct backend_claim claim = lease;
     claim.mode = mode;
-    claim.user = told;
-    backend_convert(hosts_mount(0), told->ticket, &claim, hosts_on_done, done);
+    claim.user = record;
+    backend_convert(hosts_mount(0), record->ticket, &claim, hosts_on_done, done);
 }
 
 START_TEST(convert_of_unknown_outcome_leaves_it_as_it_was)
 {
-    struct told *told = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *record = hosts_get(0, "L", HOSTS_LONG);
     struct backend_claim shared = lease;
     struct hosts_done done = {0};
     shared.mode = BACKEND_SHARED;
     redis_server_pause(hosts_server);
-    convert(told, BACKEND_SHARED, &done);
+    convert(record, BACKEND_SHARED, &done);
     hosts_pass(HOSTS_HURRY + (_i == 0 ? SHORT : LONG));
-    ck_assert(!done.told); /* another may share it as soon as the server goes on */
+    ck_assert(!done.called); /* another may share it as soon as the server goes on */
     resume();
-    HOSTS_UNTIL(done.told);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
-    ck_assert_uint_eq(told->ended, 0);
-    ck_assert_int_eq(told->ticket->mode, BACKEND_EXCLUSIVE);
+    ck_assert_uint_eq(record->ended, 0);
+    ck_assert_int_eq(record->ticket->mode, BACKEND_EXCLUSIVE);
     ck_assert(!hosts_is("h:L", "leasefs:held"));
     ck_assert_int_eq(hosts_acquire(1, "L", &shared)->result, BACKEND_BUSY);
-    hosts_release(told);
+    hosts_release(record);
     ck_assert(!hosts_exists("h:L"));
 }
 END_TEST
@@ -253,37 +252,37 @@ START_TEST(convert_that_is_answered_after_its_term_is_stale)
     struct backend_claim provisional = hosts_claim(BACKEND_PROVISIONAL, HOSTS_LONG);
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, 100);
     struct hosts_done first = {0}, done = {0};
-    struct told *other = hosts_get(0, "M", HOSTS_LONG), *told = hosts_acquire(0, "L", &provisional);
+    struct hosts_record *other = hosts_get(0, "M", HOSTS_LONG), *record = hosts_acquire(0, "L", &provisional);
     convert(other, BACKEND_SHARED, &first); /* the server has the script from then on */
-    HOSTS_UNTIL(first.told);
-    claim.user = told;
+    HOSTS_UNTIL(first.called);
+    claim.user = record;
     redis_server_pause(hosts_server);
-    backend_convert(hosts_mount(0), told->ticket, &claim, hosts_on_done, &done);
+    backend_convert(hosts_mount(0), record->ticket, &claim, hosts_on_done, &done);
     hosts_pass(200);
-    ck_assert(!done.told);
+    ck_assert(!done.called);
     resume();
-    HOSTS_UNTIL(done.told);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_STALE);
-    HOSTS_UNTIL(told->ended && !hosts_exists("h:L"));
+    HOSTS_UNTIL(record->ended && !hosts_exists("h:L"));
 }
 END_TEST
 
-START_TEST(convert_to_exclusive_of_unknown_outcome_is_told_while_the_server_is_away)
+START_TEST(convert_to_exclusive_of_unknown_outcome_is_reported_while_the_server_is_away)
 {
     struct backend_claim shared = lease;
     struct hosts_done done = {0};
     shared.mode = BACKEND_SHARED;
-    struct told *told = hosts_acquire(0, "L", &shared);
+    struct hosts_record *record = hosts_acquire(0, "L", &shared);
     redis_server_pause(hosts_server);
-    convert(told, BACKEND_EXCLUSIVE, &done);
-    HOSTS_UNTIL(done.told);
+    convert(record, BACKEND_EXCLUSIVE, &done);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
-    ck_assert_int_eq(told->ticket->mode, BACKEND_SHARED);
+    ck_assert_int_eq(record->ticket->mode, BACKEND_SHARED);
     resume();
     while (hosts_acquire(1, "L", &shared)->result != BACKEND_OK) {
         hosts_turn();
     }
-    ck_assert_uint_eq(told->ended, 0);
+    ck_assert_uint_eq(record->ended, 0);
 }
 END_TEST
 
@@ -293,7 +292,8 @@ enum { ACQUIRE, QUEUE, RENAME, CONVERT, RENEW, IN_FLIGHT };
 START_TEST(release_behind_another_request_leaves_nothing)
 {
     int what = _i / 2, pause = _i % 2 ? LONG : SHORT;
-    struct told *told = what == ACQUIRE || what == QUEUE ? NULL : hosts_get(0, "L", HOSTS_LONG), *other = NULL;
+    struct hosts_record *record = what == ACQUIRE || what == QUEUE ? NULL : hosts_get(0, "L", HOSTS_LONG),
+                        *other = NULL;
     struct hosts_done done = {0};
     struct backend_claim claim = lease;
 
@@ -301,28 +301,28 @@ START_TEST(release_behind_another_request_leaves_nothing)
         other = hosts_get(1, "L", HOSTS_LONG);
     redis_server_pause(hosts_server);
     claim.wait = what == QUEUE;
-    if (!told) {
-        told = hosts_ask(0, "L", &claim);
+    if (!record) {
+        record = hosts_request(0, "L", &claim);
     } else if (what == RENAME) {
-        backend_rename(hosts_mount(0), told->ticket, "M", NULL, hosts_on_done, &done);
+        backend_rename(hosts_mount(0), record->ticket, "M", NULL, hosts_on_done, &done);
     } else if (what == CONVERT) {
         claim.mode = BACKEND_SHARED;
-        claim.user = told;
-        backend_convert(hosts_mount(0), told->ticket, &claim, hosts_on_done, &done);
+        claim.user = record;
+        backend_convert(hosts_mount(0), record->ticket, &claim, hosts_on_done, &done);
     } else {
-        struct backend_renewal renewal = {.ticket = told->ticket, .ttl = HOSTS_LONG, .due = HOSTS_LONG / 3};
+        struct backend_renewal renewal = {.ticket = record->ticket, .ttl = HOSTS_LONG, .due = HOSTS_LONG / 3};
 
         backend_renew(hosts_mount(0), &renewal, 1);
     }
     if (_i % 2)
         hosts_pass(50); /* it is sent before the release is */
-    hosts_let_go(told);
+    hosts_drop(record);
     hosts_pass(pause);
     resume();
     if (what == ACQUIRE || what == QUEUE)
-        ck_assert_msg(!told->answered, "an acquire that was released is answered");
+        ck_assert_msg(!record->answered, "an acquire that was released is answered");
     if (what == RENAME || what == CONVERT)
-        HOSTS_UNTIL(done.told);
+        HOSTS_UNTIL(done.called);
     if (other) {
         HOSTS_UNTIL(hosts_stat(1, "L").waiters == 0);
         hosts_release(other);
@@ -336,7 +336,7 @@ END_TEST
 
 /* --- full --- */
 
-static struct told *sequence(unsigned mount, int64_t ttl)
+static struct hosts_record *sequence(unsigned mount, int64_t ttl)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, ttl);
 
@@ -347,7 +347,7 @@ static struct told *sequence(unsigned mount, int64_t ttl)
 START_TEST(full_server_grants_nothing_new_and_goes_on_with_the_rest)
 {
     struct backend_directory directory = {.width = 1};
-    struct told *holder, *waiter, *next, *first, *second, *shared;
+    struct hosts_record *holder, *waiter, *next, *first, *second, *shared;
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, 900);
 
     ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
@@ -410,21 +410,21 @@ START_TEST(full_server_takes_what_nobody_would_hear_that_it_refused)
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
     struct backend_change change = {.set = BACKEND_SET_META | BACKEND_SET_CONTENT};
     struct hosts_done done = {0};
-    struct told *told;
+    struct hosts_record *record;
 
     claim.mode = _i ? BACKEND_EXCLUSIVE : BACKEND_SHARED;
-    told = hosts_acquire(0, "L", &claim);
+    record = hosts_acquire(0, "L", &claim);
     if (!_i)
         hosts_acquire(0, "L", &claim);
     redis_server_do(hosts_server, "CONFIG SET maxmemory-policy noeviction");
     redis_server_do(hosts_server, "CONFIG SET maxmemory 1");
     change.meta = change.content = g_bytes_new_static("text", 4);
-    backend_set(hosts_mount(0), told->ticket, &change, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
+    backend_set(hosts_mount(0), record->ticket, &change, hosts_on_done, &done);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_FULL);
     check_content("");
-    backend_set(hosts_mount(0), told->ticket, &change, NULL, NULL);
-    HOSTS_UNTIL(told->ticket->content);
+    backend_set(hosts_mount(0), record->ticket, &change, NULL, NULL);
+    HOSTS_UNTIL(record->ticket->content);
     check_content("text");
     g_bytes_unref(change.content);
 }
@@ -432,7 +432,7 @@ END_TEST
 
 /* --- conversions --- */
 
-static struct told *get_shared(int64_t ttl)
+static struct hosts_record *get_shared(int64_t ttl)
 {
     struct backend_claim shared = hosts_claim(BACKEND_LEASE, ttl);
 
@@ -441,12 +441,12 @@ static struct told *get_shared(int64_t ttl)
 }
 
 /* Sent, not answered. */
-static void begin_exclusive(struct told *told, struct hosts_done *done)
+static void begin_exclusive(struct hosts_record *record, struct hosts_done *done)
 {
-    struct backend_claim claim = hosts_claim(BACKEND_LEASE, told->ticket->ttl);
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, record->ticket->ttl);
 
-    claim.user = told;
-    backend_convert(hosts_mount(0), told->ticket, &claim, hosts_on_done, done);
+    claim.user = record;
+    backend_convert(hosts_mount(0), record->ticket, &claim, hosts_on_done, done);
 }
 
 START_TEST(conversion_that_a_failed_server_lost_ends_what_was_converted)
@@ -455,64 +455,64 @@ START_TEST(conversion_that_a_failed_server_lost_ends_what_was_converted)
                                        "local t = cmsgpack.unpack(redis.call('HGET', 'lfs:i:h:L', id)) t.x = 1 "
                                        "redis.call('HSET', 'lfs:i:h:L', id, cmsgpack.pack(t)) end "
                                        "redis.call('SET', 'h:L', 'leasefs:held', 'KEEPTTL') return 1";
-    struct told *told = get_shared(HOSTS_LONG);
-    struct backend_renewal renewal = {.ticket = told->ticket, .ttl = HOSTS_LONG};
+    struct hosts_record *record = get_shared(HOSTS_LONG);
+    struct backend_renewal renewal = {.ticket = record->ticket, .ttl = HOSTS_LONG};
     struct hosts_done done = {0};
 
-    begin_exclusive(told, &done);
-    HOSTS_UNTIL(done.told);
+    begin_exclusive(record, &done);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_OK);
     ck_assert_int_eq(redis_server_do(hosts_server, "EVAL %s 0", shared_again), 1);
     backend_renew(hosts_mount(0), &renewal, 1);
-    HOSTS_UNTIL(told->ended);
-    ck_assert_int_eq(told->why, BACKEND_LOST);
+    HOSTS_UNTIL(record->ended);
+    ck_assert_int_eq(record->why, BACKEND_LOST);
     HOSTS_UNTIL(!hosts_exists("h:L"));
 }
 END_TEST
 
 START_TEST(renewal_that_crosses_a_conversion_loses_nothing)
 {
-    struct told *told = get_shared(HOSTS_LONG);
-    struct backend_renewal renewal = {.ticket = told->ticket, .ttl = HOSTS_LONG};
+    struct hosts_record *record = get_shared(HOSTS_LONG);
+    struct backend_renewal renewal = {.ticket = record->ticket, .ttl = HOSTS_LONG};
     struct hosts_done done = {0};
 
     if (_i == 0)
         backend_renew(hosts_mount(0), &renewal, 1);
-    begin_exclusive(told, &done);
+    begin_exclusive(record, &done);
     if (_i == 1)
         backend_renew(hosts_mount(0), &renewal, 1);
-    HOSTS_UNTIL(done.told);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_OK);
     hosts_pass(LONG);
-    ck_assert_uint_eq(told->ended, 0);
+    ck_assert_uint_eq(record->ended, 0);
     ck_assert(!hosts_is("h:L", "leasefs:held"));
-    hosts_release(told);
+    hosts_release(record);
 }
 END_TEST
 
 /* --- ranges that are not what the mount believes --- */
 
 /* A lock owner with 10 to 19 and 30 to 39, each exclusive. */
-static struct told *get_ranges(void)
+static struct hosts_record *get_ranges(void)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
     struct hosts_done done = {0};
-    struct told *told;
+    struct hosts_record *record;
 
     claim.lock_owner = 1;
     claim.start = 10;
     claim.end = 39;
-    told = hosts_acquire(0, "L", &claim);
-    ck_assert_int_eq(told->result, BACKEND_OK);
-    backend_release_range(hosts_mount(0), told->ticket, 20, 29, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
+    record = hosts_acquire(0, "L", &claim);
+    ck_assert_int_eq(record->result, BACKEND_OK);
+    backend_release_range(hosts_mount(0), record->ticket, 20, 29, hosts_on_done, &done);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_OK);
-    return told;
+    return record;
 }
 
 #define HEX(number) "'00000000000000" number "', "
 
-START_TEST(renewal_tells_a_lock_owner_that_the_server_has_less_than_it_believes)
+START_TEST(renewal_ends_a_lock_owner_of_which_the_server_has_less)
 {
     static const struct {
         const char *has;
@@ -530,9 +530,9 @@ START_TEST(renewal_tells_a_lock_owner_that_the_server_has_less_than_it_believes)
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
-        struct told *told = get_ranges();
-        struct backend_renewal renewal = {.ticket = told->ticket, .ttl = HOSTS_LONG};
-        clock_ms deadline = told->ticket->deadline;
+        struct hosts_record *record = get_ranges();
+        struct backend_renewal renewal = {.ticket = record->ticket, .ttl = HOSTS_LONG};
+        clock_ms deadline = record->ticket->deadline;
         char *script = g_strdup_printf("for _, id in ipairs(redis.call('ZRANGE', 'lfs:o:h:L', 0, -1)) do "
                                        "local t = cmsgpack.unpack(redis.call('HGET', 'lfs:i:h:L', id)) t.s = {%s} "
                                        "redis.call('HSET', 'lfs:i:h:L', id, cmsgpack.pack(t)) end return 1",
@@ -541,11 +541,11 @@ START_TEST(renewal_tells_a_lock_owner_that_the_server_has_less_than_it_believes)
         ck_assert_int_eq(redis_server_do(hosts_server, "EVAL %s 0", script), 1);
         hosts_pass(2);
         backend_renew(hosts_mount(0), &renewal, 1);
-        HOSTS_UNTIL(told->ended || told->ticket->deadline > deadline);
-        ck_assert_msg(!told->ended == cases[i].enough, "%s", cases[i].has);
-        ck_assert_int_eq(told->why, told->ended ? BACKEND_LOST : told->why);
-        if (!told->ended)
-            hosts_release(told);
+        HOSTS_UNTIL(record->ended || record->ticket->deadline > deadline);
+        ck_assert_msg(!record->ended == cases[i].enough, "%s", cases[i].has);
+        ck_assert_int_eq(record->why, record->ended ? BACKEND_LOST : record->why);
+        if (!record->ended)
+            hosts_release(record);
         HOSTS_UNTIL(!hosts_exists("h:L"));
         g_free(script);
     }
@@ -555,26 +555,26 @@ END_TEST
 /* _i: the renewal is sent before, after, or when nobody knows whether a part was given back. */
 START_TEST(renewal_that_crosses_a_change_of_ranges_loses_nothing)
 {
-    struct told *told = get_ranges();
-    struct backend_renewal renewal = {.ticket = told->ticket, .ttl = HOSTS_LONG};
+    struct hosts_record *record = get_ranges();
+    struct backend_renewal renewal = {.ticket = record->ticket, .ttl = HOSTS_LONG};
     struct hosts_done done = {0};
 
     if (_i == 2)
         redis_server_pause(hosts_server);
     if (_i == 0)
         backend_renew(hosts_mount(0), &renewal, 1);
-    backend_release_range(hosts_mount(0), told->ticket, 30, 34, hosts_on_done, &done);
+    backend_release_range(hosts_mount(0), record->ticket, 30, 34, hosts_on_done, &done);
     if (_i == 1)
         backend_renew(hosts_mount(0), &renewal, 1);
-    HOSTS_UNTIL(done.told);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, _i == 2 ? BACKEND_UNREACHABLE : BACKEND_OK);
     if (_i == 2) {
         redis_server_resume(hosts_server);
         hosts_until_up(0);
     }
     hosts_pass(LONG);
-    ck_assert_uint_eq(told->ended, 0);
-    hosts_release(told);
+    ck_assert_uint_eq(record->ended, 0);
+    hosts_release(record);
 }
 END_TEST
 
@@ -582,7 +582,7 @@ END_TEST
 
 START_TEST(server_that_became_a_replica_is_unreachable_until_it_is_none)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
 
     redis_server_do(hosts_server, "REPLICAOF 127.0.0.1 1");
     ck_assert_int_eq(hosts_acquire(1, "M", &lease)->result, BACKEND_UNREACHABLE);
@@ -611,26 +611,26 @@ static bool is_away(unsigned mount)
 
 START_TEST(server_with_too_few_replicas_is_away_until_it_has_them)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *asked;
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG), *requested;
 
     hosts_until_up(1);
     ck_assert(!is_away(1));
     redis_server_do(hosts_server, "CONFIG SET min-replicas-to-write 1");
     ck_assert_int_eq(hosts_acquire(1, "M", &lease)->result, BACKEND_UNREACHABLE);
     ck_assert(is_away(1));
-    asked = hosts_ask(1, "M", &lease);
+    requested = hosts_request(1, "M", &lease);
     redis_server_do(hosts_server, "CONFIG SET min-replicas-to-write 0");
-    HOSTS_UNTIL(asked->answered);
-    ck_assert_int_eq(asked->result, BACKEND_OK);
+    HOSTS_UNTIL(requested->answered);
+    ck_assert_int_eq(requested->result, BACKEND_OK);
     HOSTS_UNTIL(!is_away(1));
-    hosts_release(asked);
+    hosts_release(requested);
     ck_assert_int_eq(hosts_release(holder), BACKEND_OK);
 }
 END_TEST
 
-START_TEST(server_that_has_forgotten_the_scripts_is_told_them_again)
+START_TEST(server_that_has_lost_the_scripts_gets_them_again)
 {
-    struct told *holder = hosts_get(0, "L", 600), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", 600), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
 
     redis_server_do(hosts_server, "SCRIPT FLUSH");
     hosts_pass(900); /* extended with what it has forgotten */
@@ -662,18 +662,18 @@ int main(void)
     tcase_add_test(tcase, rename_over_a_lease_of_unknown_outcome_gives_both_back);
     tcase_add_loop_test(tcase, convert_of_unknown_outcome_leaves_it_as_it_was, 0, 2);
     tcase_add_test(tcase, convert_that_is_answered_after_its_term_is_stale);
-    tcase_add_test(tcase, convert_to_exclusive_of_unknown_outcome_is_told_while_the_server_is_away);
+    tcase_add_test(tcase, convert_to_exclusive_of_unknown_outcome_is_reported_while_the_server_is_away);
     tcase_add_loop_test(tcase, release_behind_another_request_leaves_nothing, 0, 2 * IN_FLIGHT);
     tcase_add_test(tcase, full_server_grants_nothing_new_and_goes_on_with_the_rest);
     tcase_add_loop_test(tcase, full_server_takes_what_nobody_would_hear_that_it_refused, 0, 2);
     tcase_add_test(tcase, server_that_became_a_replica_is_unreachable_until_it_is_none);
     tcase_add_test(tcase, server_with_too_few_replicas_is_away_until_it_has_them);
-    tcase_add_test(tcase, server_that_has_forgotten_the_scripts_is_told_them_again);
+    tcase_add_test(tcase, server_that_has_lost_the_scripts_gets_them_again);
     suite_add_tcase(suite, tcase);
     tcase_set_timeout(conversions, 40);
     tcase_add_checked_fixture(conversions, setup, hosts_teardown);
     tcase_add_test(conversions, conversion_that_a_failed_server_lost_ends_what_was_converted);
-    tcase_add_test(conversions, renewal_tells_a_lock_owner_that_the_server_has_less_than_it_believes);
+    tcase_add_test(conversions, renewal_ends_a_lock_owner_of_which_the_server_has_less);
     tcase_add_loop_test(conversions, renewal_that_crosses_a_change_of_ranges_loses_nothing, 0, 3);
     tcase_add_loop_test(conversions, renewal_that_crosses_a_conversion_loses_nothing, 0, 2);
     suite_add_tcase(suite, conversions);

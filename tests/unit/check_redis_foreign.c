@@ -1,6 +1,4 @@
-/* check_redis_foreign: locks of other clients of the same Redis server, and what
- * an administrator does to the keys.
- */
+/* check_redis_foreign: locks of other clients of the same Redis server, and an administrator's changes of keys. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,7 +20,7 @@ static void setup(void)
 
 START_TEST(foreign_lock_is_busy_until_its_end)
 {
-    struct told *refused;
+    struct hosts_record *refused;
     struct backend_info info;
     clock_ms now = clock_now();
 
@@ -52,7 +50,7 @@ static const char *const ends[] = {"DEL h:L", "PEXPIRE h:L 300", "UNLINK h:L", "
 
 START_TEST(waiter_hears_that_a_foreign_lock_has_ended)
 {
-    struct told *first, *second;
+    struct hosts_record *first, *second;
     clock_ms ended;
 
     redis_server_do(hosts_server, "SET h:L theirs");
@@ -70,7 +68,7 @@ END_TEST
 
 START_TEST(foreign_lock_that_another_foreign_client_takes_is_waited_for_again)
 {
-    struct told *waiter;
+    struct hosts_record *waiter;
     clock_ms ended;
 
     redis_server_do(hosts_server, "SET h:L theirs");
@@ -93,7 +91,7 @@ static const char *const others[] = {"HSET h:L field 1", "ZADD h:L 1 member", "R
 
 START_TEST(key_of_another_type_is_held_and_not_touched)
 {
-    struct told *waiter;
+    struct hosts_record *waiter;
     struct backend_claim shared = lease;
 
     redis_server_do(hosts_server, others[_i]);
@@ -115,7 +113,7 @@ END_TEST
 
 START_TEST(foreign_lock_does_not_hinder_who_stopped_waiting)
 {
-    struct told *waiter;
+    struct hosts_record *waiter;
 
     redis_server_do(hosts_server, "SET h:L theirs");
     waiter = hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
@@ -129,7 +127,7 @@ END_TEST
 START_TEST(lock_delay_holds_foreign_clients_off)
 {
     struct backend_directory directory = {.width = 1, .delay = 400};
-    struct told *holder;
+    struct hosts_record *holder;
 
     ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
     holder = hosts_get(0, "d/L", 300);
@@ -148,7 +146,7 @@ END_TEST
 
 START_TEST(deleted_lock_is_lost_at_the_next_renewal)
 {
-    struct told *holder = hosts_get(0, "L", 600);
+    struct hosts_record *holder = hosts_get(0, "L", 600);
 
     redis_server_do(hosts_server, "DEL h:L");
     HOSTS_UNTIL(holder->ended);
@@ -160,7 +158,7 @@ END_TEST
 
 START_TEST(deleted_lock_that_another_takes_is_lost_at_once)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *next;
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG), *next;
     uint64_t fence = holder->ticket->fence;
     clock_ms taken;
 
@@ -177,7 +175,7 @@ END_TEST
 
 START_TEST(deleted_lock_goes_to_those_that_wait)
 {
-    struct told *holder = hosts_get(0, "L", 600), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", 600), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
 
     redis_server_do(hosts_server, "DEL h:L");
     HOSTS_UNTIL(waiter->granted);
@@ -188,7 +186,7 @@ END_TEST
 
 START_TEST(overwritten_lock_is_lost_and_stays_the_others)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *renewing = hosts_get(0, "M", 600);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG), *renewing = hosts_get(0, "M", 600);
 
     redis_server_do(hosts_server, "SET h:L theirs PX 60000");
     redis_server_do(hosts_server, "SET h:M theirs PX 60000");
@@ -206,10 +204,10 @@ static const char *const sides[] = {"lfs:o:h:L", "lfs:t:h:L", "lfs:i:h:L", "lfs:
 
 START_TEST(lock_without_one_of_its_side_keys_goes_on)
 {
-    struct told *holder = hosts_get(0, "L", 900), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, 1500), *next;
+    struct hosts_record *holder = hosts_get(0, "L", 900), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, 1500), *next;
 
     ck_assert_int_eq(redis_server_do(hosts_server, "DEL %s", sides[_i]), 1);
-    next = hosts_ask(2, "L", &lease);
+    next = hosts_request(2, "L", &lease);
     HOSTS_UNTIL(next->answered);
     ck_assert_msg(next->result == BACKEND_BUSY, "without %s: %s", sides[_i], backend_result_name(next->result));
     /* not both of them hold */
@@ -231,7 +229,7 @@ START_TEST(sequence_without_one_of_its_keys_has_no_second_holder_for_long)
     static const char *const keys[] = {"lfs:o:h:d", "lfs:t:h:d", "lfs:i:h:d", "lfs:w:h:d"};
     struct backend_directory directory = {.width = 1};
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
-    struct told *holder, *waiter;
+    struct hosts_record *holder, *waiter;
 
     ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
     claim.sequence = claim.wait = true;
@@ -257,7 +255,7 @@ END_TEST
 
 START_TEST(lock_without_all_its_side_keys_is_lost_and_runs_out)
 {
-    struct told *holder = hosts_get(0, "L", 600);
+    struct hosts_record *holder = hosts_get(0, "L", 600);
 
     ck_assert_int_eq(hosts_acquire(1, "L", &lease)->result, BACKEND_BUSY); /* the first that asks brings them */
     for (size_t i = 0; i < G_N_ELEMENTS(sides) - 1; i++)
@@ -275,11 +273,11 @@ static const char *const of_a_lock[] = {"lfs:o:h:L", "lfs:t:h:L", "lfs:w:h:L", "
 
 static enum backend_result try(const char *name)
 {
-    struct told *told = hosts_acquire(0, name, &lease);
-    enum backend_result result = told->result;
+    struct hosts_record *record = hosts_acquire(0, name, &lease);
+    enum backend_result result = record->result;
 
-    if (told->ticket)
-        hosts_release(told);
+    if (record->ticket)
+        hosts_release(record);
     return result;
 }
 
@@ -287,7 +285,7 @@ START_TEST(side_key_of_the_wrong_type_costs_that_one_lock)
 {
     const char *key = of_a_lock[_i];
     bool is_string = strstr(key, ":f:");
-    struct told *other = hosts_get(1, "M", HOSTS_LONG);
+    struct hosts_record *other = hosts_get(1, "M", HOSTS_LONG);
     enum backend_result result;
 
     redis_server_do(hosts_server, is_string ? "SADD %s theirs" : "SET %s theirs", key);
@@ -301,15 +299,16 @@ START_TEST(side_key_of_the_wrong_type_costs_that_one_lock)
 }
 END_TEST
 
-START_TEST(who_waits_for_a_lock_whose_side_key_is_spoiled_is_told)
+START_TEST(waiter_of_a_lock_with_a_spoiled_side_key_gets_an_error)
 {
     const char *key = of_a_lock[_i];
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG),
+                        *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     hosts_get(0, "M", HOSTS_LONG);
-    struct told *other = hosts_queue(1, "M", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *other = hosts_queue(1, "M", BACKEND_EXCLUSIVE, HOSTS_LONG);
     redis_server_do(hosts_server, "DEL %s", key);
     redis_server_do(hosts_server, strstr(key, ":f:") ? "SADD %s theirs" : "SET %s theirs", key);
-    hosts_let_go(holder);
+    hosts_drop(holder);
     redis_server_do(hosts_server, "DEL h:L"); /* it is free, as far as its key can tell */
     HOSTS_UNTIL(waiter->granted || waiter->ended);
     ck_assert(!waiter->ended || waiter->why == BACKEND_LOST);
@@ -329,7 +328,7 @@ START_TEST(key_of_the_wrong_type_that_many_locks_have_in_common_is_named_and_lef
     hosts_close(0);
     hosts_options.identity = "me";
     hosts_release(hosts_get(0, "before", HOSTS_LONG));
-    struct told *holder = _i == WAITERS ? hosts_get(1, "L", HOSTS_LONG) : NULL;
+    struct hosts_record *holder = _i == WAITERS ? hosts_get(1, "L", HOSTS_LONG) : NULL;
     struct backend_claim claim = lease;
     claim.wait = holder != NULL;
     redis_server_do(hosts_server, "SET %s theirs", key);
@@ -340,7 +339,7 @@ START_TEST(key_of_the_wrong_type_that_many_locks_have_in_common_is_named_and_lef
     ck_assert(hosts_is(key, "theirs"));
     redis_server_do(hosts_server, "DEL %s", key);
     claim.wait = true;
-    struct told *waiter = hosts_acquire(0, "L", &claim);
+    struct hosts_record *waiter = hosts_acquire(0, "L", &claim);
     ck_assert_int_eq(waiter->result, holder ? BACKEND_QUEUED : BACKEND_OK);
     if (holder) {
         hosts_release(holder);
@@ -355,14 +354,14 @@ END_TEST
 
 START_TEST(record_that_we_did_not_write_costs_that_one_lock)
 {
-    struct told *holder = hosts_get(1, "L", HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(1, "L", HOSTS_LONG);
 
     ck_assert_int_eq(try("L"), BACKEND_BUSY);
     redis_server_do(hosts_server, "EVAL %s 0",
                     "redis.call('HSET', 'lfs:i:h:L', redis.call('GET', 'h:L'), 'theirs') return 1");
     ck_assert_int_eq(try("L"), BACKEND_DAMAGED);
     ck_assert_int_eq(try("M"), BACKEND_OK);
-    hosts_let_go(holder);
+    hosts_drop(holder);
     redis_server_do(hosts_server, "DEL h:L lfs:i:h:L lfs:o:h:L lfs:t:h:L");
     ck_assert_int_eq(try("L"), BACKEND_OK);
 }
@@ -422,7 +421,7 @@ START_TEST(question_finds_out_what_is_lost_before_it_is_answered)
                                            "DEL h:L lfs:o:h:L lfs:t:h:L lfs:i:h:L"};
     static const enum backend_kind kinds[] = {BACKEND_LEASE, BACKEND_FLOCK, BACKEND_FCNTL};
     struct backend_claim claim = hosts_claim(kinds[_i % 3], HOSTS_LONG);
-    struct told *holder, *other = hosts_get(0, "M", HOSTS_LONG);
+    struct hosts_record *holder, *other = hosts_get(0, "M", HOSTS_LONG);
 
     claim.lock_owner = claim.kind == BACKEND_FCNTL;
     claim.handle = 7;
@@ -439,7 +438,7 @@ START_TEST(question_finds_out_what_is_lost_before_it_is_answered)
 }
 END_TEST
 
-/* What is held, and taken by another when the server has forgotten it: _i of these. */
+/* A held lock that another takes when the server has lost it: _i of these. */
 static const struct {
     enum backend_kind kind;
     enum backend_mode mode;
@@ -450,26 +449,27 @@ static const struct {
                 {{BACKEND_FCNTL, BACKEND_EXCLUSIVE}, {BACKEND_FCNTL, BACKEND_SHARED}},
                 {{BACKEND_FCNTL, BACKEND_SHARED}, {BACKEND_FCNTL, BACKEND_EXCLUSIVE}}};
 
-static struct told *take_forgotten(unsigned i, unsigned mount)
+static struct hosts_record *take_forgotten(unsigned i, unsigned mount)
 {
-    struct told *told = NULL;
+    struct hosts_record *record = NULL;
     for (unsigned n = 0; n < 2; n++) {
         struct backend_claim claim = hosts_claim(pairs[i][n].kind, HOSTS_LONG);
         claim.mode = pairs[i][n].mode;
         claim.lock_owner = n + 1;
         if (n) {
-            redis_server_do(hosts_server, "DEL h:L lfs:f:h:L lfs:o:h:L lfs:t:h:L lfs:i:h:L"); /* so nobody is told */
+            redis_server_do(hosts_server,
+                            "DEL h:L lfs:f:h:L lfs:o:h:L lfs:t:h:L lfs:i:h:L"); /* so nothing is reported */
         }
-        struct told *next = hosts_acquire(n ? mount : 0, "L", &claim);
+        struct hosts_record *next = hosts_acquire(n ? mount : 0, "L", &claim);
         ck_assert_int_eq(next->result, BACKEND_OK);
-        told = n ? told : next;
+        record = n ? record : next;
     }
-    return told;
+    return record;
 }
 
 START_TEST(question_finds_out_that_another_holds_what_excludes_it)
 {
-    struct told *holder = take_forgotten((unsigned)_i, 1);
+    struct hosts_record *holder = take_forgotten((unsigned)_i, 1);
     ck_assert_int_eq(hosts_stat(0, "L").type, BACKEND_LOCK);
     ck_assert_uint_eq(holder->ended, 1);
     ck_assert_int_eq(holder->why, BACKEND_LOST);
@@ -478,14 +478,14 @@ END_TEST
 
 START_TEST(grant_finds_out_that_what_it_excludes_is_lost)
 {
-    struct told *holder = take_forgotten((unsigned)_i, 0);
+    struct hosts_record *holder = take_forgotten((unsigned)_i, 0);
     HOSTS_UNTIL(holder->ended);
     ck_assert_int_eq(holder->why, BACKEND_LOST);
 }
 END_TEST
 
 /* A question costs one request, where what is held goes with what the server says. */
-START_TEST(question_asks_nothing_of_what_may_hold_beside_another)
+START_TEST(contradiction_of_compatible_holders_verifies_nothing)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
     struct backend_status before, after;
@@ -511,7 +511,7 @@ END_TEST
 
 START_TEST(lock_whose_end_is_put_off_by_another_client_is_still_its_holders)
 {
-    struct told *holder = hosts_get(0, "L", 900);
+    struct hosts_record *holder = hosts_get(0, "L", 900);
 
     redis_server_do(hosts_server, "PERSIST h:L");
     ck_assert_int_eq(hosts_stat(0, "L").type, BACKEND_LOCK);
@@ -523,11 +523,11 @@ START_TEST(lock_whose_end_is_put_off_by_another_client_is_still_its_holders)
 }
 END_TEST
 
-START_TEST(ticket_whose_queue_was_deleted_is_lost_for_who_asks)
+START_TEST(ticket_whose_queue_was_deleted_is_lost_at_its_next_request)
 {
     struct backend_directory directory = {.width = 1};
     struct backend_claim claim = lease;
-    struct told *holder;
+    struct hosts_record *holder;
 
     ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
     claim.sequence = true;
@@ -542,7 +542,7 @@ END_TEST
 
 START_TEST(grant_to_another_of_the_mount_finds_out_that_the_first_has_lost_it)
 {
-    struct told *first = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *first = hosts_get(0, "L", HOSTS_LONG);
 
     redis_server_do(hosts_server, "DEL h:L");
     hosts_get(0, "L", HOSTS_LONG);
@@ -551,14 +551,14 @@ START_TEST(grant_to_another_of_the_mount_finds_out_that_the_first_has_lost_it)
 }
 END_TEST
 
-static void note(const struct told *told, const char *what)
+static void note(const struct hosts_record *record, const char *what)
 {
-    g_string_append_printf(history, "%s%llu ", what, (unsigned long long)(told->ticket ? told->ticket->fence : 0));
+    g_string_append_printf(history, "%s%llu ", what, (unsigned long long)(record->ticket ? record->ticket->fence : 0));
 }
 
 START_TEST(flush_while_held_and_while_waiting_costs_nobody_a_lock_or_a_place)
 {
-    struct told *holder = hosts_get(0, "L", 900), *other = hosts_get(0, "M", HOSTS_LONG), *waiter;
+    struct hosts_record *holder = hosts_get(0, "L", 900), *other = hosts_get(0, "M", HOSTS_LONG), *waiter;
     uint64_t fence = MAX(holder->ticket->fence, other->ticket->fence);
 
     history = g_string_new(NULL);
@@ -586,7 +586,7 @@ END_TEST
 START_TEST(lock_in_its_last_millisecond_is_held_or_free)
 {
     for (unsigned i = 0; i < 100; i++) {
-        struct told *holder = hosts_get(0, "L", HOSTS_LONG), *other;
+        struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG), *other;
         struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
 
         redis_server_do(hosts_server, "PEXPIRE h:L 1");
@@ -628,7 +628,7 @@ int main(void)
     tcase_add_test(administrator, lock_without_all_its_side_keys_is_lost_and_runs_out);
     tcase_add_test(administrator, flush_while_held_and_while_waiting_costs_nobody_a_lock_or_a_place);
     tcase_add_loop_test(administrator, side_key_of_the_wrong_type_costs_that_one_lock, 0, G_N_ELEMENTS(of_a_lock));
-    tcase_add_loop_test(administrator, who_waits_for_a_lock_whose_side_key_is_spoiled_is_told, 0,
+    tcase_add_loop_test(administrator, waiter_of_a_lock_with_a_spoiled_side_key_gets_an_error, 0,
                         G_N_ELEMENTS(of_a_lock));
     tcase_add_loop_test(administrator, key_of_the_wrong_type_that_many_locks_have_in_common_is_named_and_left, 0, 4);
     tcase_add_test(administrator, record_that_we_did_not_write_costs_that_one_lock);
@@ -637,9 +637,9 @@ int main(void)
     tcase_add_loop_test(administrator, question_finds_out_what_is_lost_before_it_is_answered, 0, 12);
     tcase_add_loop_test(administrator, question_finds_out_that_another_holds_what_excludes_it, 0, G_N_ELEMENTS(pairs));
     tcase_add_loop_test(administrator, grant_finds_out_that_what_it_excludes_is_lost, 0, G_N_ELEMENTS(pairs));
-    tcase_add_test(administrator, question_asks_nothing_of_what_may_hold_beside_another);
+    tcase_add_test(administrator, contradiction_of_compatible_holders_verifies_nothing);
     tcase_add_test(administrator, lock_whose_end_is_put_off_by_another_client_is_still_its_holders);
-    tcase_add_test(administrator, ticket_whose_queue_was_deleted_is_lost_for_who_asks);
+    tcase_add_test(administrator, ticket_whose_queue_was_deleted_is_lost_at_its_next_request);
     tcase_add_test(administrator, grant_to_another_of_the_mount_finds_out_that_the_first_has_lost_it);
     tcase_add_test(administrator, lock_in_its_last_millisecond_is_held_or_free);
     suite_add_tcase(suite, administrator);

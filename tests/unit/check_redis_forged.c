@@ -1,11 +1,10 @@
-/* check_redis_forged: answers of the Redis server that are not what it said.
+/* check_redis_forged: answers of the Redis server that were changed on their way.
  *
- * A mount behind a proxy that changes real answers: a word, number, name or token
- * for another, lengths, nesting, bytes, or all of it.  Nothing that comes may harm
- * the daemon's memory (run it with --enable-sanitizers), be told twice or never, or
- * end the locks of a mount that is not behind the proxy.
+ * A proxy before a mount changes real answers: a word, number, name or id for another, lengths, nesting, bytes, or all
+ * of it.  Nothing that arrives may harm the daemon's memory (run it with --enable-sanitizers), be reported twice or
+ * never, or end the locks of a mount without the proxy.
  *
- * FORGED_ANSWERS tells how many are changed (default 400), FORGED_SEED which.
+ * FORGED_ANSWERS is how many are changed (default 400), FORGED_SEED selects them.
  */
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +54,7 @@ struct swap {
     unsigned done;
 };
 
-/* Of one that holds alone: it has hexadecimal digits, of which one is asked for at a time. */
+/* The id of an uncontended holder, one hexadecimal digit at a time. */
 static void read_token(const char *key, char token[33])
 {
     for (int i = 1; i <= 32; i++) {
@@ -77,7 +76,7 @@ static void answer_always_with(void *arg, GString *piece)
     }
 }
 
-/* What ends with a string in which that is: instead of this string, as others are answered before it. */
+/* Changes the last string of a reply that contains it, because others come before it. */
 static void end_with(void *arg, GString *piece)
 {
     struct swap *s = arg;
@@ -102,7 +101,7 @@ static void answer_with(void *arg, GString *piece)
 
 START_TEST(grant_with_the_token_of_another_lock_frees_nothing)
 {
-    struct told *a = hosts_get(0, "a", HOSTS_LONG), *b;
+    struct hosts_record *a = hosts_get(0, "a", HOSTS_LONG), *b;
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
     char token[33], *forged;
     struct swap s = {.about = "granted "};
@@ -139,34 +138,34 @@ static const char *const monsters[] = {
     "\xff\xff\xff\xff\r\n",
 };
 
-START_TEST(answer_that_is_too_large_or_none_at_all_costs_the_connection_alone)
+START_TEST(answer_that_is_too_large_or_invalid_only_ends_the_connection)
 {
     struct swap s = {.about = "\r\nlock\r\n", .to = monsters[_i]};
-    struct told *a = hosts_get(0, "a", HOSTS_LONG);
-    clock_ms asked = clock_now();
+    struct hosts_record *a = hosts_get(0, "a", HOSTS_LONG);
+    clock_ms requested = clock_now();
 
     redis_proxy_forge(proxy, answer_with, &s);
     ck_assert_int_eq(hosts_stat(0, "a").type, BACKEND_LOCK); /* asked again on the next connection */
     redis_proxy_forge(proxy, NULL, NULL);
     if (_i < 5) /* at once, not when patience ends */
-        ck_assert_int_lt(clock_now() - asked, HOSTS_COMMAND_TIMEOUT);
+        ck_assert_int_lt(clock_now() - requested, HOSTS_COMMAND_TIMEOUT);
     ck_assert_uint_eq(a->ended, 0);
     hosts_release(a);
 }
 END_TEST
 
 /* A lock that says of itself what cannot be. */
-static struct backend_info told_info;
+static struct backend_info record_info;
 
 static void on_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     if (info) {
-        told_info = *info;
-        told_info.meta = told_info.content = NULL;
+        record_info = *info;
+        record_info.meta = record_info.content = NULL;
         *(gsize *)arg = info->content ? g_bytes_get_size(info->content) : 0;
     }
     ck_assert_int_eq(result, BACKEND_OK);
-    told_info.waiters += 1000000000; /* it is told */
+    record_info.waiters += 1000000000; /* the counts are reported */
 }
 
 START_TEST(numbers_and_contents_beyond_all_bounds_are_cut)
@@ -184,15 +183,15 @@ START_TEST(numbers_and_contents_beyond_all_bounds_are_cut)
     s.to = content->str;
     hosts_stat(0, "b"); /* what else the server had to say has been said */
     redis_proxy_forge(proxy, answer_with, &s);
-    told_info.waiters = 0;
+    record_info.waiters = 0;
     backend_stat(hosts_mount(0), "a", on_known, &size);
-    HOSTS_UNTIL(told_info.waiters);
-    ck_assert_int_eq(told_info.type, BACKEND_LOCK);
-    ck_assert_int_le(told_info.kind, BACKEND_FCNTL);
-    ck_assert_int_le(told_info.deadline, clock_now() + INT64_C(316000000000));
-    ck_assert_uint_eq(told_info.fence, 0);
+    HOSTS_UNTIL(record_info.waiters);
+    ck_assert_int_eq(record_info.type, BACKEND_LOCK);
+    ck_assert_int_le(record_info.kind, BACKEND_FCNTL);
+    ck_assert_int_le(record_info.deadline, clock_now() + INT64_C(316000000000));
+    ck_assert_uint_eq(record_info.fence, 0);
     ck_assert_uint_le(size, 65536);
-    ck_assert_uint_eq(told_info.holders, 0);
+    ck_assert_uint_eq(record_info.holders, 0);
     g_string_free(content, TRUE);
 }
 END_TEST
@@ -206,15 +205,15 @@ START_TEST(content_that_another_client_has_written_is_cut_where_it_is)
         "local t = cmsgpack.unpack(v:sub(at)) t.content = string.rep('c', 1000000) "
         "redis.call('SET', 'h:a', v:sub(1, at - 1) .. cmsgpack.pack(t), 'PX', 60000)"};
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
-    struct told *a = hosts_get(0, "a", HOSTS_LONG);
+    struct hosts_record *a = hosts_get(0, "a", HOSTS_LONG);
     gsize size = 0;
 
     if (_i < 2) /* from then on it has side keys */
         ck_assert_int_eq(hosts_acquire(1, "a", &claim)->result, BACKEND_BUSY);
     redis_server_do(hosts_server, "EVAL %s 0", write[_i]);
-    told_info.waiters = 0;
+    record_info.waiters = 0;
     backend_stat(hosts_mount(0), "a", on_known, &size);
-    HOSTS_UNTIL(told_info.waiters);
+    HOSTS_UNTIL(record_info.waiters);
     ck_assert_uint_eq(size, 65536);
     hosts_release(a);
 }
@@ -388,7 +387,7 @@ static void change(void *arg, GString *piece)
         g_string_append_c(piece, '\n');
 }
 
-static struct told *tickets[TICKETS];
+static struct hosts_record *tickets[TICKETS];
 static unsigned open_calls;
 
 static void on_done(void *arg, enum backend_result result)
@@ -417,7 +416,7 @@ static void on_any_listed(void *arg, enum backend_result result, const struct ba
     open_calls--;
 }
 
-static void take(struct told **slot)
+static void take(struct hosts_record **slot)
 {
     static const enum backend_kind kinds[] = {BACKEND_PROVISIONAL, BACKEND_LEASE, BACKEND_FLOCK, BACKEND_FCNTL};
     struct backend_claim claim = hosts_claim(kinds[dice(4)], 10000);
@@ -435,17 +434,17 @@ static void take(struct told **slot)
         claim.sequence = true;
         name = dice(2) ? "d/s-" : "s-";
     }
-    *slot = hosts_ask(0, name, &claim);
+    *slot = hosts_request(0, name, &claim);
     if (claim.kind == BACKEND_FCNTL) { /* the lock owner keeps it */
         (*slot)->renews = false;
         *slot = NULL;
     }
 }
 
-static void change_ticket(struct told **slot)
+static void change_ticket(struct hosts_record **slot)
 {
-    struct told *told = *slot;
-    struct backend_ticket *ticket = told->ticket;
+    struct hosts_record *record = *slot;
+    struct backend_ticket *ticket = record->ticket;
     struct backend_claim claim = hosts_claim(dice(2) ? BACKEND_LEASE : BACKEND_FLOCK, 10000);
     struct backend_change what = {.set = BACKEND_SET_CONTENT, .content = NULL};
     struct backend_renewal renewal = {.ticket = ticket, .ttl = 5000 + dice(5000), .due = 1000};
@@ -454,19 +453,19 @@ static void change_ticket(struct told **slot)
         *slot = NULL; /* refused, or ended */
         return;
     }
-    if (!told->answered && dice(4))
+    if (!record->answered && dice(4))
         return;
-    switch (told->answered ? dice(6) : 0) {
+    switch (record->answered ? dice(6) : 0) {
     case 0:
     case 1:
-        told->ticket = NULL;
+        record->ticket = NULL;
         open_calls++;
         backend_release(hosts_mount(0), ticket, on_done, NULL);
         *slot = NULL;
         break;
     case 2:
         if (ticket->held) {
-            claim.user = told;
+            claim.user = record;
             open_calls++;
             backend_convert(hosts_mount(0), ticket, &claim, on_done, NULL);
         }
@@ -494,7 +493,7 @@ static void ask_something(void)
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, 2000);
     struct backend_directory directory = {.width = 1 + dice(3), .delay = dice(2)};
     const char *name = names[dice(NAMES)];
-    struct told *holder;
+    struct hosts_record *holder;
     struct backend_ticket *ticket;
 
     claim.lock_owner = 1 + dice(LOCK_OWNERS);
@@ -537,7 +536,7 @@ static void ask_something(void)
 
 static void act(void)
 {
-    struct told **slot = &tickets[dice(TICKETS)];
+    struct hosts_record **slot = &tickets[dice(TICKETS)];
 
     if (dice(3) == 0)
         ask_something();
@@ -563,7 +562,7 @@ START_TEST(forged_answers_harm_nobody)
 {
     const char *seed = g_getenv("FORGED_SEED");
     struct backend_directory directory = {.width = 2};
-    struct told *bystander;
+    struct hosts_record *bystander;
     clock_ms said = clock_now();
 
     g_rand_set_seed(source, seed ? (guint32)g_ascii_strtoull(seed, NULL, 10) : 1);
@@ -574,7 +573,7 @@ START_TEST(forged_answers_harm_nobody)
     while (changed < wanted()) {
         for (unsigned i = dice(6); i > 0 && open_calls < 64; i--)
             act();
-        hosts_patience();
+        hosts_restart_time_limit();
         hosts_turn();
         if (clock_now() - said > 20000) {
             said = clock_now();
@@ -600,8 +599,7 @@ int main(void)
     tcase_set_timeout(tcase, 0);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, grant_with_the_token_of_another_lock_frees_nothing);
-    tcase_add_loop_test(tcase, answer_that_is_too_large_or_none_at_all_costs_the_connection_alone, 0,
-                        G_N_ELEMENTS(monsters));
+    tcase_add_loop_test(tcase, answer_that_is_too_large_or_invalid_only_ends_the_connection, 0, G_N_ELEMENTS(monsters));
     tcase_add_test(tcase, numbers_and_contents_beyond_all_bounds_are_cut);
     tcase_add_loop_test(tcase, content_that_another_client_has_written_is_cut_where_it_is, 0, 3);
     tcase_add_test(tcase, forged_answers_harm_nobody);

@@ -1,5 +1,5 @@
-/* The format number on a Redis server: a daemon does not use data of a higher one, nor share a server with a mount that
- * has none. */
+/* The format number on a Redis server: a daemon uses no data of a higher one, and no server beside a mount that has
+ * none. */
 #include <errno.h>
 #include <hiredis/hiredis.h>
 #include <string.h>
@@ -103,7 +103,7 @@ START_TEST(mounts_of_this_version_share_a_server)
 }
 END_TEST
 
-START_TEST(mount_tells_the_server_its_number_version_and_host)
+START_TEST(the_server_has_the_mounts_number_version_and_host)
 {
     hosts_until_up(1);
     char *made = field("format"), *host = g_strdup(g_get_host_name()), *expected;
@@ -142,7 +142,7 @@ START_TEST(mount_that_meets_a_higher_format_when_it_connects_again_stays_away)
 }
 END_TEST
 
-START_TEST(store_that_another_program_has_overwritten_is_written_anew)
+START_TEST(store_that_another_program_has_overwritten_is_written_again)
 {
     redis_server_do(hosts_server, "SET " STORE " stranger");
     hosts_until_up(1);
@@ -161,9 +161,9 @@ int main(void)
     tcase_add_test(format, mount_whose_term_counts_and_that_has_no_number_is_refused_while_it_is_there);
     tcase_add_test(format, mount_of_the_first_release_is_refused_while_it_is_there);
     tcase_add_test(format, mounts_of_this_version_share_a_server);
-    tcase_add_test(format, mount_tells_the_server_its_number_version_and_host);
+    tcase_add_test(format, the_server_has_the_mounts_number_version_and_host);
     tcase_add_test(format, mount_that_meets_a_higher_format_when_it_connects_again_stays_away);
-    tcase_add_test(format, store_that_another_program_has_overwritten_is_written_anew);
+    tcase_add_test(format, store_that_another_program_has_overwritten_is_written_again);
     tcase_set_timeout(format, 60);
     suite_add_tcase(suite, format);
     return check_main(suite);

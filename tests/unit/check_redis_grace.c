@@ -1,7 +1,7 @@
-/* check_redis_grace: a Redis server that has forgotten, and what its mounts put back.
+/* check_redis_grace: a Redis server that has lost its data, and what its mounts restore.
  *
- * Nothing new is granted for GRACE then, which is shorter than most terms here, and longer than a busy machine takes to
- * put back what is held.
+ * Then nothing new is granted for GRACE, which is shorter than most terms here, and longer than a busy machine takes to
+ * restore.
  */
 #include <hiredis/hiredis.h>
 #include <string.h>
@@ -54,15 +54,15 @@ static void (*const ways[])(void) = {forget_by_flush, forget_by_restart};
 static enum backend_result result_of(unsigned mount, const char *name, enum backend_kind kind)
 {
     struct backend_claim claim = hosts_claim(kind, HOSTS_LONG);
-    struct told *told = hosts_acquire(mount, name, &claim);
-    if (told->result == BACKEND_OK) {
-        hosts_release(told);
+    struct hosts_record *record = hosts_acquire(mount, name, &claim);
+    if (record->result == BACKEND_OK) {
+        hosts_release(record);
     }
-    return told->result;
+    return record->result;
 }
 
 /* Holder of "L", as that mount sees it. */
-static void assert_holds_until_released(struct told *holder, unsigned mount)
+static void assert_holds_until_released(struct hosts_record *holder, unsigned mount)
 {
     ck_assert_uint_eq(holder->ended, 0);
     ck_assert_int_eq(result_of(mount, "L", BACKEND_LEASE), BACKEND_BUSY);
@@ -104,7 +104,7 @@ START_TEST(what_is_held_and_waited_for_is_put_back)
     struct backend_claim shared = hosts_claim(BACKEND_FLOCK, HOSTS_LONG),
                          range = hosts_claim(BACKEND_FCNTL, HOSTS_LONG),
                          ticket = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
-    struct told *held[8], *waiters[4], *before;
+    struct hosts_record *held[8], *waiters[4], *before;
     uint64_t fences[8];
     unsigned count = 0;
 
@@ -171,9 +171,9 @@ static uint64_t number_of_new_ticket(unsigned mount)
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
     char name[64];
     claim.sequence = claim.wait = true;
-    struct told *told = hosts_acquire(mount, "d/q-", &claim);
-    ck_assert(backend_ticket_name(hosts_mount(mount), told->ticket, name, sizeof name));
-    hosts_release(told);
+    struct hosts_record *record = hosts_acquire(mount, "d/q-", &claim);
+    ck_assert(backend_ticket_name(hosts_mount(mount), record->ticket, name, sizeof name));
+    hosts_release(record);
     return g_ascii_strtoull(name + strlen("d/q-"), NULL, 10);
 }
 
@@ -209,13 +209,13 @@ START_TEST(holder_that_is_away_keeps_its_lock_until_its_term_is_over)
         hosts_close(i);
     }
     hosts_options.grace = 0; /* the longest term */
-    struct told *away = hosts_get(3, "L", TERM);
-    struct told *here = hosts_get(4, "M", TERM);
+    struct hosts_record *away = hosts_get(3, "L", TERM);
+    struct hosts_record *here = hosts_get(4, "M", TERM);
     clock_ms deadline = away->ticket->deadline;
     hosts_until_known(4, TERM);
     hosts_close(3);
     ways[_i]();
-    struct told *waiter = hosts_queue(4, "L", BACKEND_EXCLUSIVE, TERM);
+    struct hosts_record *waiter = hosts_queue(4, "L", BACKEND_EXCLUSIVE, TERM);
     HOSTS_UNTIL(waiter->granted);
     ck_assert_int_gt(waiter->at, deadline);
     ck_assert_uint_eq(here->ended, 0);
@@ -242,7 +242,7 @@ static const char as_by_a_fresh_mount[] =
 
 START_TEST(mount_that_begins_on_an_empty_server_before_the_others_notice_keeps_nothing_from_them)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
     redis_server_stop(hosts_server);
     redis_server_again(hosts_server);
     redis_server_do(hosts_server, "EVAL %s 1 lfs:v:lfs:h:/", as_by_a_fresh_mount);
@@ -328,9 +328,9 @@ static void let_back(unsigned mount)
 enum { AWAY_TERM = 24000 }; /* which is not over when the store is opened */
 
 /* Mount 0 believes in what mount 1 has been granted since. */
-static struct told *overtaken(struct told **ret_later)
+static struct hosts_record *overtaken(struct hosts_record **ret_later)
 {
-    struct told *earlier = hosts_get(0, "L", AWAY_TERM);
+    struct hosts_record *earlier = hosts_get(0, "L", AWAY_TERM);
     cut_off(0);
     forget_by_flush();
     HOSTS_UNTIL(is_closed(1));
@@ -342,7 +342,7 @@ static struct told *overtaken(struct told **ret_later)
 
 START_TEST(mount_that_comes_back_after_the_opening_puts_nothing_back)
 {
-    struct told *later, *earlier = overtaken(&later);
+    struct hosts_record *later, *earlier = overtaken(&later);
     let_back(0);
     HOSTS_UNTIL(earlier->ended);
     ck_assert_int_eq(earlier->why, BACKEND_LOST);
@@ -352,7 +352,7 @@ END_TEST
 
 START_TEST(of_two_that_put_back_the_same_lock_the_later_grant_holds_in_either_order)
 {
-    struct told *later, *earlier = overtaken(&later);
+    struct hosts_record *later, *earlier = overtaken(&later);
     unsigned first = (unsigned)_i;
     cut_off(1);
     forget_by_flush();
@@ -372,7 +372,7 @@ END_TEST
 
 START_TEST(lock_that_another_program_took_meanwhile_is_lost)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *other = hosts_get(0, "M", HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG), *other = hosts_get(0, "M", HOSTS_LONG);
     redis_server_stop(hosts_server);
     redis_server_again(hosts_server);
     redis_server_do(hosts_server, "SET h:L theirs");
@@ -385,9 +385,9 @@ START_TEST(lock_that_another_program_took_meanwhile_is_lost)
 }
 END_TEST
 
-START_TEST(server_that_goes_back_to_an_older_state_gives_the_lock_to_who_believes_in_it)
+START_TEST(server_that_goes_back_to_an_older_state_gives_the_lock_to_its_holder)
 {
-    struct told *earlier = hosts_get(0, "L", HOSTS_LONG), *later;
+    struct hosts_record *earlier = hosts_get(0, "L", HOSTS_LONG), *later;
     redis_server_do(hosts_server, "SAVE");
     ck_assert_int_eq(hosts_release(earlier), BACKEND_OK);
     later = hosts_get(1, "L", HOSTS_LONG);
@@ -401,7 +401,7 @@ END_TEST
 
 START_TEST(data_that_are_loaded_again_are_the_same_version)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
     redis_server_do(hosts_server, "DEBUG RELOAD");
     ck_assert_int_eq(result_of(1, "M", BACKEND_LEASE), BACKEND_OK);
     ck_assert_int_eq(result_of(1, "L", BACKEND_LEASE), BACKEND_BUSY);
@@ -413,7 +413,7 @@ END_TEST
 START_TEST(version_that_is_deleted_or_overwritten_closes_and_opens_again)
 {
     static const char *const commands[] = {"DEL lfs:v:lfs:h:/", "SET lfs:v:lfs:h:/ nonsense", "RPUSH lfs:v:lfs:h:/ x"};
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
     if (_i == 2) {
         redis_server_do(hosts_server, commands[0]);
     }
@@ -425,13 +425,13 @@ START_TEST(version_that_is_deleted_or_overwritten_closes_and_opens_again)
 }
 END_TEST
 
-/* Who waits for the outcome of a provisional second goes on waiting for that; a name that is only refused because
- * nothing new is granted is nobody's young lease, for which an open fails. */
-START_TEST(who_is_refused_while_nothing_is_granted_is_told_of_who_holds)
+/* An open that waits for the outcome of a provisional second continues to wait.  A name that is only refused in the
+ * grace period is not another's new lease, for which an open fails. */
+START_TEST(refusal_in_the_grace_period_names_the_holder)
 {
     static const char forget[] = "DEL lfs:v:lfs:h:/";
     struct backend_claim provisional = hosts_claim(BACKEND_PROVISIONAL, HOSTS_LONG);
-    struct told *holder = hosts_acquire(0, "L", &provisional), *refused;
+    struct hosts_record *holder = hosts_acquire(0, "L", &provisional), *refused;
     ck_assert_int_eq(holder->result, BACKEND_OK);
     redis_server_do(hosts_server, forget);
     HOSTS_UNTIL(is_closed(0) && is_closed(1));
@@ -459,19 +459,19 @@ START_TEST(shared_place_in_a_queue_becomes_exclusive_when_all_is_put_back)
     shared.mode = BACKEND_SHARED;
     shared.sequence = shared.wait = true;
     ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
-    struct told *told = hosts_acquire(0, "d/q-", &shared);
-    ck_assert_int_eq(told->result, BACKEND_OK);
+    struct hosts_record *record = hosts_acquire(0, "d/q-", &shared);
+    ck_assert_int_eq(record->result, BACKEND_OK);
     ways[_i]();
     HOSTS_UNTIL(is_closed(0));
-    exclusive.user = told;
-    backend_convert(hosts_mount(0), told->ticket, &exclusive, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
+    exclusive.user = record;
+    backend_convert(hosts_mount(0), record->ticket, &exclusive, hosts_on_done, &done);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_GRACE);
-    ck_assert_int_eq(told->ticket->mode, BACKEND_SHARED);
+    ck_assert_int_eq(record->ticket->mode, BACKEND_SHARED);
     hosts_until_open(0);
-    done.told = false;
-    backend_convert(hosts_mount(0), told->ticket, &exclusive, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
+    done.called = false;
+    backend_convert(hosts_mount(0), record->ticket, &exclusive, hosts_on_done, &done);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_OK);
 }
 END_TEST
@@ -479,7 +479,7 @@ END_TEST
 /* Many locks of three mounts, and a server that forgets again and again: none is lost, none is granted twice. */
 START_TEST(mount_that_comes_back_to_a_restarted_server_ends_nobodys_connection)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
     redisContext *strangers[40]; /* they have the numbers that the mounts' connections had, and the same address */
     redis_server_stop(hosts_server);
     redis_server_again(hosts_server);
@@ -502,7 +502,7 @@ END_TEST
 START_TEST(nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets)
 {
     enum { NAMES = 12, TIMES = 5 };
-    struct told *holders[NAMES];
+    struct hosts_record *holders[NAMES];
     char name[8];
     for (unsigned i = 0; i < NAMES; i++) {
         g_snprintf(name, sizeof name, "n%u", i);
@@ -544,9 +544,9 @@ int main(void)
     tcase_add_loop_test(tcase, strict_mount_waits_on_a_server_that_was_started_a_moment_ago, 0, 2);
     tcase_add_loop_test(tcase, longer_term_that_is_heard_of_while_it_is_closed_counts, 0, G_N_ELEMENTS(ways));
     tcase_add_test(tcase, lock_that_another_program_took_meanwhile_is_lost);
-    tcase_add_test(tcase, server_that_goes_back_to_an_older_state_gives_the_lock_to_who_believes_in_it);
+    tcase_add_test(tcase, server_that_goes_back_to_an_older_state_gives_the_lock_to_its_holder);
     tcase_add_loop_test(tcase, version_that_is_deleted_or_overwritten_closes_and_opens_again, 0, 3);
-    tcase_add_test(tcase, who_is_refused_while_nothing_is_granted_is_told_of_who_holds);
+    tcase_add_test(tcase, refusal_in_the_grace_period_names_the_holder);
     tcase_add_loop_test(tcase, shared_place_in_a_queue_becomes_exclusive_when_all_is_put_back, 0, G_N_ELEMENTS(ways));
     tcase_add_test(tcase, mount_that_comes_back_to_a_restarted_server_ends_nobodys_connection);
     tcase_add_test(tcase, nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets);

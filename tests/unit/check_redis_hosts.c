@@ -10,9 +10,9 @@
 
 /* --- order --- */
 
-START_TEST(waiters_get_it_in_the_order_in_which_they_asked)
+START_TEST(waiters_get_it_in_the_order_of_their_claims)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *waiter[9];
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG), *waiter[9];
     uint64_t fence = holder->ticket->fence;
     unsigned channels, heard = 0;
 
@@ -24,7 +24,7 @@ START_TEST(waiters_get_it_in_the_order_in_which_they_asked)
         HOSTS_UNTIL(waiter[i]->granted);
         for (unsigned later = i + 1; later < G_N_ELEMENTS(waiter); later++)
             ck_assert_msg(!waiter[later]->granted, "%u was granted before %u", later, i);
-        heard += hosts_heard("g ", &channels);
+        heard += hosts_messages("g ", &channels);
         ck_assert_uint_eq(heard, i + 1); /* one message for one hand-over */
         ck_assert_uint_eq(channels, 1);
         ck_assert_uint_gt(waiter[i]->ticket->fence, fence);
@@ -35,39 +35,39 @@ START_TEST(waiters_get_it_in_the_order_in_which_they_asked)
 }
 END_TEST
 
-START_TEST(hand_over_tells_no_other_mount)
+START_TEST(hand_over_reports_no_other_mount)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
-    struct told *first = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-    struct told *second = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *first = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *second = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
 
     HOSTS_UNTIL(holder->wanted >= 1);
     hosts_spy();
     hosts_release(holder);
     HOSTS_UNTIL(first->granted);
-    ck_assert_uint_eq(hosts_heard("", NULL), 1);
+    ck_assert_uint_eq(hosts_messages("", NULL), 1);
     ck_assert_uint_eq(second->granted, 0);
 }
 END_TEST
 
 START_TEST(run_of_shared_waiters_is_woken_together)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
-    struct told *one = hosts_queue(1, "L", BACKEND_SHARED, HOSTS_LONG);
-    struct told *two = hosts_queue(2, "L", BACKEND_SHARED, HOSTS_LONG);
-    struct told *alone = hosts_queue(3, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-    struct told *last = hosts_queue(1, "L", BACKEND_SHARED, HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *one = hosts_queue(1, "L", BACKEND_SHARED, HOSTS_LONG);
+    struct hosts_record *two = hosts_queue(2, "L", BACKEND_SHARED, HOSTS_LONG);
+    struct hosts_record *by_itself = hosts_queue(3, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *last = hosts_queue(1, "L", BACKEND_SHARED, HOSTS_LONG);
 
     hosts_spy();
     hosts_release(holder);
     HOSTS_UNTIL(one->granted && two->granted);
-    ck_assert_uint_eq(hosts_heard("g ", NULL), 2);
+    ck_assert_uint_eq(hosts_messages("g ", NULL), 2);
     hosts_release(two);
-    ck_assert_uint_eq(alone->granted, 0);
+    ck_assert_uint_eq(by_itself->granted, 0);
     hosts_release(one);
-    HOSTS_UNTIL(alone->granted);
+    HOSTS_UNTIL(by_itself->granted);
     ck_assert_uint_eq(last->granted, 0);
-    hosts_release(alone);
+    hosts_release(by_itself);
     HOSTS_UNTIL(last->granted);
 }
 END_TEST
@@ -75,14 +75,14 @@ END_TEST
 START_TEST(no_new_claim_overtakes_those_that_wait)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
-    struct told *holder, *waiter, *barger;
+    struct hosts_record *holder, *waiter, *barger;
 
     claim.mode = BACKEND_SHARED;
     holder = hosts_acquire(0, "L", &claim);
     waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     barger = hosts_acquire(2, "L", &claim); /* could hold beside the holder */
     ck_assert_int_eq(barger->result, BACKEND_BUSY);
-    hosts_let_go(holder);
+    hosts_drop(holder);
     barger = hosts_acquire(2, "L", &claim); /* handed over, if not yet claimed */
     ck_assert_int_eq(barger->result, BACKEND_BUSY);
     HOSTS_UNTIL(waiter->granted);
@@ -90,13 +90,13 @@ START_TEST(no_new_claim_overtakes_those_that_wait)
 END_TEST
 
 /* Another mount that was refused has left the lock with more than uncontended_release.lua takes. */
-START_TEST(what_is_asked_behind_a_release_finds_it_done)
+START_TEST(request_behind_a_release_finds_it_done)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
-    struct told *holder = hosts_acquire(0, "L", &claim), *moved = hosts_get(0, "M", HOSTS_LONG);
+    struct hosts_record *holder = hosts_acquire(0, "L", &claim), *moved = hosts_get(0, "M", HOSTS_LONG);
 
     ck_assert_int_eq(hosts_acquire(1, "L", &claim)->result, BACKEND_BUSY);
-    hosts_let_go(holder);
+    hosts_drop(holder);
     switch (_i) {
     case 0:
         ck_assert_int_eq(hosts_rename(moved, "L"), BACKEND_OK);
@@ -116,8 +116,8 @@ END_TEST
 
 START_TEST(lock_is_never_free_during_a_hand_over)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
-    struct told *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
 
     hosts_release(holder);
     if (!waiter->granted) /* a foreign client that polls */
@@ -131,7 +131,7 @@ END_TEST
 
 START_TEST(first_waiter_gets_what_a_dead_mount_held_at_its_deadline)
 {
-    struct told *holder = hosts_get(0, "L", 900), *first, *second;
+    struct hosts_record *holder = hosts_get(0, "L", 900), *first, *second;
     clock_ms taken = holder->at, late;
 
     first = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
@@ -146,7 +146,7 @@ END_TEST
 
 START_TEST(waiter_that_has_become_the_first_gets_what_a_dead_mount_held)
 {
-    struct told *holder = hosts_get(0, "L", 5000), *first, *second; /* between two heartbeats */
+    struct hosts_record *holder = hosts_get(0, "L", 5000), *first, *second; /* between two heartbeats */
     clock_ms deadline = holder->at + 5000;
     first = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     second = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
@@ -160,8 +160,8 @@ END_TEST
 
 START_TEST(waiter_whose_mount_died_is_passed_over)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
-    struct told *dead = hosts_queue(1, "L", BACKEND_EXCLUSIVE, 600), *alive;
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *dead = hosts_queue(1, "L", BACKEND_EXCLUSIVE, 600), *alive;
     clock_ms released;
 
     alive = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
@@ -177,7 +177,7 @@ END_TEST
 
 START_TEST(dead_waiters_cost_no_more_than_one_claim)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *alive;
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG), *alive;
     clock_ms released, took;
 
     for (unsigned i = 0; i < 5; i++)
@@ -196,20 +196,20 @@ END_TEST
 
 START_TEST(grant_that_crosses_a_cancel_goes_on_to_the_next)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
-    struct told *gone = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-    struct told *next = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *gone = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *next = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     clock_ms now = clock_now();
 
     redis_server_pause(hosts_server);
     if (_i == 0) {
-        hosts_let_go(holder);
+        hosts_drop(holder);
         hosts_pass(20); /* it is on its way */
-        hosts_let_go(gone);
+        hosts_drop(gone);
     } else {
-        hosts_let_go(gone);
+        hosts_drop(gone);
         hosts_pass(20);
-        hosts_let_go(holder);
+        hosts_drop(holder);
     }
     hosts_pass(20);
     redis_server_resume(hosts_server);
@@ -223,15 +223,15 @@ END_TEST
 
 START_TEST(message_that_it_holds_finds_nobody)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
-    struct told *gone = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *gone = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
 
     hosts_spy();
-    hosts_let_go(holder);
-    while (hosts_heard("g ", NULL) == 0) /* sends the release; the message is read later */
+    hosts_drop(holder);
+    while (hosts_messages("g ", NULL) == 0) /* sends the release; the message is read later */
         ev_run(hosts_loop, EVRUN_NOWAIT);
     if (gone->ticket)
-        hosts_let_go(gone);
+        hosts_drop(gone);
     HOSTS_UNTIL(!hosts_exists("h:L"));
     hosts_get(2, "L", HOSTS_LONG);
 }
@@ -241,8 +241,8 @@ END_TEST
 
 START_TEST(pubsub_connection_that_is_killed_costs_no_hand_over)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
-    struct told *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     clock_ms released = clock_now();
 
     redis_server_do(hosts_server, "CLIENT KILL TYPE pubsub");
@@ -255,11 +255,11 @@ END_TEST
 
 /* --- revoking --- */
 
-/* How many ends had been told when a revocation was complete. */
+/* How many ends had been reported when a revocation completed. */
 struct seen {
-    struct told *const *of;
+    struct hosts_record *const *of;
     unsigned count, ended;
-    bool told;
+    bool called;
 };
 
 static void on_revoked(void *arg, enum backend_result result)
@@ -267,37 +267,37 @@ static void on_revoked(void *arg, enum backend_result result)
     struct seen *seen = arg;
 
     ck_assert_int_eq(result, BACKEND_OK);
-    seen->told = true;
+    seen->called = true;
     for (unsigned i = 0; i < seen->count; i++)
         seen->ended += seen->of[i]->ended;
 }
 
-START_TEST(revoking_is_complete_when_the_holders_of_other_mounts_have_been_told)
+START_TEST(revoking_is_complete_when_holders_of_other_mounts_have_the_event)
 {
     for (unsigned i = 0; i < 100; i++) {
-        struct told *holder = hosts_get(i % 2, "L", HOSTS_LONG);
+        struct hosts_record *holder = hosts_get(i % 2, "L", HOSTS_LONG);
         struct seen seen = {.of = &holder, .count = 1};
 
         backend_revoke(hosts_mount(2), "L", i % 3 ? holder->ticket->fence : 0, on_revoked, &seen);
-        HOSTS_UNTIL(seen.told);
+        HOSTS_UNTIL(seen.called);
         ck_assert_uint_eq(seen.ended, 1);
     }
 }
 END_TEST
 
-START_TEST(breaking_is_complete_when_all_that_shared_have_been_told)
+START_TEST(breaking_is_complete_when_all_that_shared_have_the_event)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
 
     claim.mode = BACKEND_SHARED;
     for (unsigned i = 0; i < 30; i++) {
-        struct told *holder[6];
+        struct hosts_record *holder[6];
         struct seen seen = {.of = holder, .count = G_N_ELEMENTS(holder)};
 
         for (unsigned at = 0; at < G_N_ELEMENTS(holder); at++)
             holder[at] = hosts_acquire(at % 3, "L", &claim);
         backend_revoke(hosts_mount(i % 3), "L", 0, on_revoked, &seen);
-        HOSTS_UNTIL(seen.told);
+        HOSTS_UNTIL(seen.called);
         ck_assert_uint_eq(seen.ended, G_N_ELEMENTS(holder));
     }
 }
@@ -325,7 +325,7 @@ START_TEST(byte_ranges_exclude_across_mounts)
 {
     struct backend_claim low = range(1, 0, 9, false), high = range(1, 10, 19, false);
     struct backend_claim both = range(2, 5, 14, true), middle = range(1, 7, 12, false);
-    struct told *zero, *one, *waiter;
+    struct hosts_record *zero, *one, *waiter;
 
     zero = hosts_acquire(0, "L", &low);
     one = hosts_acquire(1, "L", &high); /* the same lock owner number is another lock owner on another mount */
@@ -355,26 +355,26 @@ START_TEST(wider_directory_lets_those_in_who_wait_elsewhere)
 {
     struct backend_directory directory = {.width = 1};
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
-    struct told *told[4];
+    struct hosts_record *record[4];
 
     claim.sequence = claim.wait = true;
     ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
-    for (unsigned i = 0; i < G_N_ELEMENTS(told); i++)
-        told[i] = hosts_acquire(i, "d/s-", &claim);
-    ck_assert_int_eq(told[0]->result, BACKEND_OK);
-    ck_assert_int_eq(told[1]->result, BACKEND_QUEUED);
+    for (unsigned i = 0; i < G_N_ELEMENTS(record); i++)
+        record[i] = hosts_acquire(i, "d/s-", &claim);
+    ck_assert_int_eq(record[0]->result, BACKEND_OK);
+    ck_assert_int_eq(record[1]->result, BACKEND_QUEUED);
     directory.width = 3;
     ck_assert_int_eq(hosts_set_directory(3, "d", &directory), BACKEND_OK);
-    HOSTS_UNTIL(told[1]->granted && told[2]->granted);
-    ck_assert_uint_eq(told[3]->granted, 0);
+    HOSTS_UNTIL(record[1]->granted && record[2]->granted);
+    ck_assert_uint_eq(record[3]->granted, 0);
     directory.width = 1;
     ck_assert_int_eq(hosts_set_directory(2, "d", &directory), BACKEND_OK);
-    hosts_release(told[1]);
-    hosts_release(told[0]); /* those that hold stay; nobody new comes before there is room */
+    hosts_release(record[1]);
+    hosts_release(record[0]); /* those that hold stay; nobody new comes before there is room */
     hosts_pass(50);
-    ck_assert_uint_eq(told[3]->granted, 0);
-    hosts_release(told[2]);
-    HOSTS_UNTIL(told[3]->granted);
+    ck_assert_uint_eq(record[3]->granted, 0);
+    hosts_release(record[2]);
+    HOSTS_UNTIL(record[3]->granted);
 }
 END_TEST
 
@@ -386,7 +386,7 @@ static void on_known(void *arg, enum backend_result result, const struct backend
 
 START_TEST(shared_lock_is_there_while_one_of_its_holders_lets_go)
 {
-    struct told *holders[2];
+    struct hosts_record *holders[2];
     enum backend_type type = BACKEND_DIRECTORY;
     for (unsigned i = 0; i < G_N_ELEMENTS(holders); i++) {
         struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
@@ -395,7 +395,7 @@ START_TEST(shared_lock_is_there_while_one_of_its_holders_lets_go)
         ck_assert_int_eq(holders[i]->result, BACKEND_OK);
     }
     backend_stat(hosts_mount(0), "L", on_known, &type);
-    hosts_let_go(holders[0]);
+    hosts_drop(holders[0]);
     HOSTS_UNTIL(type != BACKEND_DIRECTORY);
     ck_assert_int_eq(type, BACKEND_LOCK);
 }
@@ -408,11 +408,11 @@ int main(void)
 
     tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);
-    tcase_add_test(tcase, waiters_get_it_in_the_order_in_which_they_asked);
-    tcase_add_test(tcase, hand_over_tells_no_other_mount);
+    tcase_add_test(tcase, waiters_get_it_in_the_order_of_their_claims);
+    tcase_add_test(tcase, hand_over_reports_no_other_mount);
     tcase_add_test(tcase, run_of_shared_waiters_is_woken_together);
     tcase_add_test(tcase, no_new_claim_overtakes_those_that_wait);
-    tcase_add_loop_test(tcase, what_is_asked_behind_a_release_finds_it_done, 0, 4);
+    tcase_add_loop_test(tcase, request_behind_a_release_finds_it_done, 0, 4);
     tcase_add_test(tcase, lock_is_never_free_during_a_hand_over);
     tcase_add_test(tcase, first_waiter_gets_what_a_dead_mount_held_at_its_deadline);
     tcase_add_test(tcase, waiter_that_has_become_the_first_gets_what_a_dead_mount_held);
@@ -421,8 +421,8 @@ int main(void)
     tcase_add_loop_test(tcase, grant_that_crosses_a_cancel_goes_on_to_the_next, 0, 2);
     tcase_add_test(tcase, message_that_it_holds_finds_nobody);
     tcase_add_test(tcase, pubsub_connection_that_is_killed_costs_no_hand_over);
-    tcase_add_test(tcase, revoking_is_complete_when_the_holders_of_other_mounts_have_been_told);
-    tcase_add_test(tcase, breaking_is_complete_when_all_that_shared_have_been_told);
+    tcase_add_test(tcase, revoking_is_complete_when_holders_of_other_mounts_have_the_event);
+    tcase_add_test(tcase, breaking_is_complete_when_all_that_shared_have_the_event);
     tcase_add_test(tcase, byte_ranges_exclude_across_mounts);
     tcase_add_test(tcase, wider_directory_lets_those_in_who_wait_elsewhere);
     tcase_add_test(tcase, shared_lock_is_there_while_one_of_its_holders_lets_go);

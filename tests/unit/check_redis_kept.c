@@ -1,7 +1,6 @@
-/* check_redis_kept: what a ticket keeps while the Redis server, or its own term,
- * changes: its term on a server that is full, its name where its queue was
- * deleted, and never more time than the server gave it; and that nothing is kept
- * of what was given up.
+/* check_redis_kept: what a ticket keeps while the Redis server, or its own term, changes: its term on a full server,
+ * its name after its queue was deleted, and never more time than the server gave it; and that nothing is left of
+ * released tickets.
  */
 #include <hiredis/hiredis.h>
 #include <string.h>
@@ -10,39 +9,39 @@
 #include "tests/unit/hosts_fixture.h"
 
 /* A place in the queue of d; it must have that name. */
-static struct told *take_place(unsigned mount, int64_t ttl, enum backend_result result, const char *name)
+static struct hosts_record *take_place(unsigned mount, int64_t ttl, enum backend_result result, const char *name)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, ttl);
-    struct told *told;
+    struct hosts_record *record;
     char given[64];
 
     claim.sequence = claim.wait = true;
-    told = hosts_acquire(mount, "d/s-", &claim);
-    ck_assert_int_eq(told->result, result);
-    ck_assert(backend_ticket_name(hosts_mount(mount), told->ticket, given, sizeof(given)));
+    record = hosts_acquire(mount, "d/s-", &claim);
+    ck_assert_int_eq(record->result, result);
+    ck_assert(backend_ticket_name(hosts_mount(mount), record->ticket, given, sizeof(given)));
     ck_assert_str_eq(given, name);
-    return told;
+    return record;
 }
 
 START_TEST(place_in_a_queue_is_renewed_by_a_full_server)
 {
     enum { TTL = 1500 };
     struct backend_directory directory = {.width = 1};
-    struct told *told;
+    struct hosts_record *record;
     clock_ms begun;
 
     ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
-    told = take_place(0, TTL, BACKEND_OK, "d/s-0000000000");
+    record = take_place(0, TTL, BACKEND_OK, "d/s-0000000000");
     redis_server_do(hosts_server, "CONFIG SET maxmemory 1");
     begun = clock_now();
     while (clock_now() - begun < 2 * TTL) {
-        struct backend_renewal renewal = {.ticket = told->ticket, .ttl = TTL};
+        struct backend_renewal renewal = {.ticket = record->ticket, .ttl = TTL};
 
-        ck_assert_msg(told->ended == 0, "lost after %d ms", (int)(clock_now() - begun));
+        ck_assert_msg(record->ended == 0, "lost after %d ms", (int)(clock_now() - begun));
         backend_renew(hosts_mount(0), &renewal, 1);
         hosts_pass(TTL / 3);
     }
-    ck_assert_uint_eq(told->ended, 0);
+    ck_assert_uint_eq(record->ended, 0);
 }
 END_TEST
 
@@ -54,26 +53,26 @@ START_TEST(what_is_undecided_becomes_a_lease_or_a_handles_lock_on_a_full_server)
     struct backend_claim becomes = hosts_claim(_i & 2 ? BACKEND_FLOCK : BACKEND_LEASE, HOSTS_LONG),
                          provisional = hosts_claim(BACKEND_PROVISIONAL, TTL);
     struct hosts_done done = {0}, written = {0};
-    struct told *told = hosts_acquire(0, "L", &provisional);
+    struct hosts_record *record = hosts_acquire(0, "L", &provisional);
 
-    ck_assert_int_eq(told->result, BACKEND_OK);
+    ck_assert_int_eq(record->result, BACKEND_OK);
     if (waited_for) {
         hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     }
     redis_server_do(hosts_server, "CONFIG SET maxmemory 1");
-    becomes.user = told;
+    becomes.user = record;
     if (!waited_for) {
         becomes.content = g_bytes_new_static("some text", strlen("some text"));
-        backend_convert(hosts_mount(0), told->ticket, &becomes, hosts_on_done, &written);
-        HOSTS_UNTIL(written.told);
+        backend_convert(hosts_mount(0), record->ticket, &becomes, hosts_on_done, &written);
+        HOSTS_UNTIL(written.called);
         ck_assert_int_eq(written.result, BACKEND_FULL);
         g_clear_pointer(&becomes.content, g_bytes_unref);
     }
-    backend_convert(hosts_mount(0), told->ticket, &becomes, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
+    backend_convert(hosts_mount(0), record->ticket, &becomes, hosts_on_done, &done);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_OK);
     hosts_pass(TTL + TTL / 3);
-    ck_assert_uint_eq(told->ended, 0);
+    ck_assert_uint_eq(record->ended, 0);
     ck_assert_int_eq(hosts_stat(2, "L").kind, becomes.kind);
 }
 END_TEST
@@ -81,7 +80,7 @@ END_TEST
 START_TEST(place_that_waits_keeps_its_name_where_the_queue_was_deleted)
 {
     struct backend_directory directory = {.width = 1};
-    struct told *waiter;
+    struct hosts_record *waiter;
     char name[64];
 
     ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
@@ -97,18 +96,18 @@ END_TEST
 START_TEST(term_that_was_changed_before_the_answer_is_the_servers)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, 5000);
-    struct told *told;
+    struct hosts_record *record;
     struct backend_renewal renewal = {.ttl = 600000};
 
     hosts_until_up(0);
-    told = hosts_ask(0, "L", &claim);
-    renewal.ticket = told->ticket;
-    ck_assert_ptr_nonnull(told->ticket);
+    record = hosts_request(0, "L", &claim);
+    renewal.ticket = record->ticket;
+    ck_assert_ptr_nonnull(record->ticket);
     backend_renew(hosts_mount(0), &renewal, 1);
-    HOSTS_UNTIL(told->answered);
-    ck_assert_int_le(told->ticket->deadline - clock_now(), redis_server_do(hosts_server, "PTTL h:L"));
-    HOSTS_UNTIL(told->ticket->deadline - clock_now() > 500000); /* and then it is as wanted */
-    ck_assert_int_le(told->ticket->deadline - clock_now(), redis_server_do(hosts_server, "PTTL h:L"));
+    HOSTS_UNTIL(record->answered);
+    ck_assert_int_le(record->ticket->deadline - clock_now(), redis_server_do(hosts_server, "PTTL h:L"));
+    HOSTS_UNTIL(record->ticket->deadline - clock_now() > 500000); /* and then it is as wanted */
+    ck_assert_int_le(record->ticket->deadline - clock_now(), redis_server_do(hosts_server, "PTTL h:L"));
 }
 END_TEST
 
@@ -116,7 +115,7 @@ END_TEST
 START_TEST(shorter_term_of_who_joins_does_not_shorten_the_others)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
-    struct told *holder, *waiter, *joins;
+    struct hosts_record *holder, *waiter, *joins;
 
     claim.mode = BACKEND_SHARED;
     holder = hosts_acquire(0, "L", &claim);
@@ -148,12 +147,12 @@ START_TEST(shorter_term_of_the_same_handle_does_not_shorten_the_other)
 }
 END_TEST
 
-/* The server is busy with a script, and no more when the claim is given up. */
+/* The server is busy with a script, until the claim is given up. */
 START_TEST(claim_that_was_refused_for_the_time_being_and_given_up_is_not_made)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
     redisContext *context, *second;
-    struct told *told;
+    struct hosts_record *record;
 
     hosts_until_up(0);
     redis_server_do(hosts_server, "CONFIG SET lua-time-limit 1");
@@ -164,10 +163,10 @@ START_TEST(claim_that_was_refused_for_the_time_being_and_given_up_is_not_made)
     for (int done = 0; !done;)
         ck_assert_int_eq(redisBufferWrite(context, &done), REDIS_OK);
     hosts_pass(20);
-    told = hosts_ask(0, "L", &claim);
+    record = hosts_request(0, "L", &claim);
     hosts_pass(20);
     freeReplyObject(redisCommand(second, "SCRIPT KILL"));
-    hosts_let_go(told);
+    hosts_drop(record);
     hosts_pass(200);
     ck_assert(!hosts_exists("h:L"));
     redisFree(context);

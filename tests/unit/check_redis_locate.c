@@ -1,4 +1,4 @@
-/* check_redis_locate: a redis_conn that Sentinels, or nodes of a Cluster, tell where the server is. */
+/* check_redis_locate: a redis_conn that finds its server through Sentinels, or nodes of a Cluster. */
 #include <netdb.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
 
 static pthread_mutex_t slowness = PTHREAD_MUTEX_INITIALIZER;
 
-/* many.test has two addresses, of which the first refuses; slow.test is not found while `slowness` is locked. */
+/* many.test has two addresses, and the first refuses; slow.test is not found while `slowness` is locked. */
 int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found)
 {
     bool many = strcmp(host, "many.test") == 0, slow = strcmp(host, "slow.test") == 0;
@@ -112,7 +112,7 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
 
 /* --- asking --- */
 
-START_TEST(first_that_answers_is_believed_and_no_other_asked)
+START_TEST(first_that_answers_is_used_and_no_other_tried)
 {
     all_name(1);
     conn_open_given();
@@ -144,7 +144,7 @@ static const char *const useless[] = {FAKE_REDIS_SILENT,
                                       "-NOAUTH Authentication required.\r\n",
                                       "what?\r\n"};
 
-START_TEST(others_are_asked_where_one_is_of_no_use)
+START_TEST(others_are_tried_where_one_is_of_no_use)
 {
     clock_ms began = clock_now();
     fake_redis_rule(tellers[0], "SENTINEL", useless[_i], ALWAYS);
@@ -158,7 +158,7 @@ START_TEST(others_are_asked_where_one_is_of_no_use)
 END_TEST
 
 /* A port on which nobody listens, a name that is none, an address that cannot be reached. */
-START_TEST(others_are_asked_where_one_is_not_there)
+START_TEST(others_are_tried_where_one_is_not_there)
 {
     struct fake_redis *gone = fake_redis_new(conn_loop);
     ports[0] = fake_redis_port(gone);
@@ -171,7 +171,7 @@ START_TEST(others_are_asked_where_one_is_not_there)
 }
 END_TEST
 
-START_TEST(error_tells_what_each_of_them_said)
+START_TEST(error_has_the_answer_of_each_of_them)
 {
     struct fake_redis *gone = fake_redis_new(conn_loop);
     char *expected;
@@ -228,7 +228,7 @@ START_TEST(every_address_of_a_name_is_tried)
 }
 END_TEST
 
-START_TEST(others_are_asked_where_a_name_is_not_found_in_time)
+START_TEST(others_are_tried_where_a_name_is_not_found_in_time)
 {
     hosts[0] = (char *)"slow.test";
     all_name(0);
@@ -241,7 +241,7 @@ START_TEST(others_are_asked_where_a_name_is_not_found_in_time)
 }
 END_TEST
 
-START_TEST(others_are_asked_where_an_address_cannot_be_connected_to)
+START_TEST(others_are_tried_where_an_address_cannot_be_connected_to)
 {
     hosts[0] = (char *)"255.255.255.255";
     all_name(0);
@@ -307,7 +307,7 @@ START_TEST(server_that_is_no_master_is_not_used)
 }
 END_TEST
 
-START_TEST(master_that_is_not_one_yet_is_asked_for_again)
+START_TEST(master_that_is_not_one_yet_is_tried_again)
 {
     all_name(0);
     fake_redis_rule(servers[0], "ROLE", roles[0], 3);
@@ -318,7 +318,7 @@ START_TEST(master_that_is_not_one_yet_is_asked_for_again)
 }
 END_TEST
 
-START_TEST(who_answers_read_only_is_left_for_the_master_and_the_request_repeated)
+START_TEST(master_is_sought_when_a_server_answers_read_only)
 {
     struct conn_answer answer = {0};
     names(0, 0);
@@ -331,7 +331,7 @@ START_TEST(who_answers_read_only_is_left_for_the_master_and_the_request_repeated
     CONN_UNTIL(answer.times);
     ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
     ck_assert(is_at(1));
-    ck_assert_uint_eq(conn_told.downs, 1);
+    ck_assert_uint_eq(conn_reported.downs, 1);
 }
 END_TEST
 
@@ -350,7 +350,7 @@ static const char *switched(const char *name, int server)
 }
 
 /* It may be frozen, or cut off, and not know it. */
-START_TEST(master_is_left_as_soon_as_a_sentinel_tells_of_another)
+START_TEST(connection_moves_as_soon_as_a_sentinel_reports_another_master)
 {
     struct conn_answer answer = {0};
     all_name(0);
@@ -364,12 +364,12 @@ START_TEST(master_is_left_as_soon_as_a_sentinel_tells_of_another)
     CONN_UNTIL(answer.times);
     ck_assert(is_at(1));
     ck_assert(answer.repeated);
-    ck_assert_uint_eq(conn_told.downs, 1);
-    ck_assert_ptr_nonnull(strstr(conn_told.why, "the master is 127.0.0.1 port"));
+    ck_assert_uint_eq(conn_reported.downs, 1);
+    ck_assert_ptr_nonnull(strstr(conn_reported.why, "the master is 127.0.0.1 port"));
 }
 END_TEST
 
-START_TEST(master_that_a_sentinel_tells_of_is_connected_to_at_once)
+START_TEST(master_that_a_sentinel_reports_is_connected_to_at_once)
 {
     all_name(0);
     fake_redis_rule(servers[0], "CLIENT", FAKE_REDIS_CLOSE, ALWAYS);
@@ -389,7 +389,7 @@ START_TEST(master_that_a_sentinel_tells_of_is_connected_to_at_once)
 }
 END_TEST
 
-START_TEST(master_whose_name_is_still_looked_up_is_left_for_another)
+START_TEST(master_whose_name_is_still_looked_up_is_dropped_for_another)
 {
     names(0, 0);
     fake_redis_behave(tellers[0]);
@@ -409,7 +409,7 @@ START_TEST(master_whose_name_is_still_looked_up_is_left_for_another)
 }
 END_TEST
 
-START_TEST(what_is_told_of_others_changes_nothing)
+START_TEST(messages_about_others_change_nothing)
 {
     all_name(0);
     conn_open_given();
@@ -425,12 +425,12 @@ START_TEST(what_is_told_of_others_changes_nothing)
                     "*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n:1\r\n"
                     "*2\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n");
     conn_pass(200);
-    ck_assert_uint_eq(conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.downs, 0);
     ck_assert(is_at(0));
 }
 END_TEST
 
-START_TEST(another_sentinel_tells_when_that_one_is_gone)
+START_TEST(another_sentinel_reports_when_the_first_is_gone)
 {
     all_name(0);
     conn_open_given();
@@ -439,12 +439,12 @@ START_TEST(another_sentinel_tells_when_that_one_is_gone)
     tellers[0] = fake_redis_new(conn_loop); /* on another port */
     CONN_UNTIL(fake_redis_connections(tellers[1]) == 1);
     conn_pass(100);
-    ck_assert_uint_eq(conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.downs, 0);
     names(2, 1); /* a switch that nobody has heard of: the next one is asked */
     fake_redis_free(tellers[1]);
     tellers[1] = fake_redis_new(conn_loop);
     CONN_UNTIL(is_at(1));
-    ck_assert_uint_eq(conn_told.downs, 1);
+    ck_assert_uint_eq(conn_reported.downs, 1);
 }
 END_TEST
 
@@ -458,13 +458,13 @@ START_TEST(none_of_them_is_needed_once_it_is_up)
         tellers[i] = fake_redis_new(conn_loop);
     }
     conn_pass(REDIS_LOCATE_RETRY + 500);
-    ck_assert_uint_eq(conn_told.downs, 0);
+    ck_assert_uint_eq(conn_reported.downs, 0);
     ck_assert_int_eq(conn_get("INCR a").outcome, REMOTE_ANSWERED);
 }
 END_TEST
 
 /* It may not be permitted. */
-START_TEST(who_is_not_told_asks_all_the_same)
+START_TEST(mount_without_messages_polls_the_sentinel)
 {
     names(0, 0);
     fake_redis_rule(tellers[0], "SUBSCRIBE", "-NOPERM this user has no permissions\r\n", ALWAYS);
@@ -510,7 +510,7 @@ END_TEST
 
 static const char *const same[] = {"$0\r\n\r\n", "$-1\r\n"};
 
-START_TEST(node_without_an_address_is_at_the_one_that_was_asked)
+START_TEST(node_without_an_address_is_the_one_that_answered)
 {
     hosts[0] = (char *)"localhost";
     fake_redis_rule(tellers[0], "CLUSTER SLOTS", slots_text(same[_i], fake_redis_port(servers[0])), ALWAYS);
@@ -535,7 +535,7 @@ static const char *const useless_slots[] = {FAKE_REDIS_SILENT,
                                             "-NOPERM this user has no permissions\r\n",
                                             "-ERR This instance has cluster support disabled\r\n"};
 
-START_TEST(others_are_asked_where_a_node_does_not_know)
+START_TEST(others_are_tried_where_a_node_does_not_know)
 {
     fake_redis_rule(tellers[0], "CLUSTER SLOTS", useless_slots[_i], ALWAYS);
     fake_redis_rule(tellers[1], "CLUSTER SLOTS", slots_text("$9\r\n127.0.0.1\r\n", fake_redis_port(servers[0])),
@@ -546,7 +546,7 @@ START_TEST(others_are_asked_where_a_node_does_not_know)
 }
 END_TEST
 
-START_TEST(server_that_is_in_no_cluster_is_told_of)
+START_TEST(server_that_is_in_no_cluster_is_reported)
 {
     for (int i = 0; i < 3; i++) {
         fake_redis_behave(tellers[i]);
@@ -572,7 +572,7 @@ START_TEST(node_that_does_not_tell_the_slot_is_passed_over)
 END_TEST
 
 /* By the option of the server, as its nodes are the servers. */
-START_TEST(password_that_a_node_wants_is_told)
+START_TEST(password_that_a_node_needs_is_reported)
 {
     for (int i = 0; i < 3; i++) {
         fake_redis_behave(tellers[i]);
@@ -604,7 +604,7 @@ START_TEST(slot_that_has_moved_is_followed_and_the_request_repeated)
     ck_assert(!answer.repeated); /* nobody has carried it out before */
     ck_assert(is_at(1));
     ck_assert_str_eq(fake_redis_commands(servers[0]), "INCR a;INCR a;INCR a");
-    ck_assert_uint_eq(conn_told.downs, 1);
+    ck_assert_uint_eq(conn_reported.downs, 1);
 }
 END_TEST
 
@@ -617,37 +617,37 @@ int main(void)
     tcase_add_checked_fixture(later, setup, teardown);
     tcase_set_timeout(asking, 30);
     tcase_set_timeout(later, 30);
-    tcase_add_test(asking, first_that_answers_is_believed_and_no_other_asked);
-    tcase_add_loop_test(asking, others_are_asked_where_one_is_of_no_use, 0, G_N_ELEMENTS(useless));
-    tcase_add_test(asking, others_are_asked_where_one_is_not_there);
-    tcase_add_test(asking, error_tells_what_each_of_them_said);
+    tcase_add_test(asking, first_that_answers_is_used_and_no_other_tried);
+    tcase_add_loop_test(asking, others_are_tried_where_one_is_of_no_use, 0, G_N_ELEMENTS(useless));
+    tcase_add_test(asking, others_are_tried_where_one_is_not_there);
+    tcase_add_test(asking, error_has_the_answer_of_each_of_them);
     tcase_add_test(asking, none_of_them_answers_within_a_bounded_time);
     tcase_add_test(asking, name_of_a_host_is_looked_up_wherever_it_stands);
     tcase_add_test(asking, every_address_of_a_name_is_tried);
-    tcase_add_test(asking, others_are_asked_where_a_name_is_not_found_in_time);
-    tcase_add_test(asking, others_are_asked_where_an_address_cannot_be_connected_to);
+    tcase_add_test(asking, others_are_tried_where_a_name_is_not_found_in_time);
+    tcase_add_test(asking, others_are_tried_where_an_address_cannot_be_connected_to);
     tcase_add_test(asking, user_of_the_sentinels_may_have_no_password);
     tcase_add_test(asking, password_of_the_sentinels_is_not_that_of_the_server);
     tcase_add_test(asking, password_is_not_repeated_by_an_error);
     tcase_add_loop_test(later, server_that_is_no_master_is_not_used, 0, G_N_ELEMENTS(roles));
-    tcase_add_test(later, master_that_is_not_one_yet_is_asked_for_again);
-    tcase_add_test(later, who_answers_read_only_is_left_for_the_master_and_the_request_repeated);
-    tcase_add_test(later, master_is_left_as_soon_as_a_sentinel_tells_of_another);
-    tcase_add_test(later, master_that_a_sentinel_tells_of_is_connected_to_at_once);
-    tcase_add_test(later, master_whose_name_is_still_looked_up_is_left_for_another);
-    tcase_add_test(later, what_is_told_of_others_changes_nothing);
-    tcase_add_test(later, another_sentinel_tells_when_that_one_is_gone);
+    tcase_add_test(later, master_that_is_not_one_yet_is_tried_again);
+    tcase_add_test(later, master_is_sought_when_a_server_answers_read_only);
+    tcase_add_test(later, connection_moves_as_soon_as_a_sentinel_reports_another_master);
+    tcase_add_test(later, master_that_a_sentinel_reports_is_connected_to_at_once);
+    tcase_add_test(later, master_whose_name_is_still_looked_up_is_dropped_for_another);
+    tcase_add_test(later, messages_about_others_change_nothing);
+    tcase_add_test(later, another_sentinel_reports_when_the_first_is_gone);
     tcase_add_test(later, none_of_them_is_needed_once_it_is_up);
-    tcase_add_test(later, who_is_not_told_asks_all_the_same);
+    tcase_add_test(later, mount_without_messages_polls_the_sentinel);
     TCase *cluster = tcase_create("Cluster");
     tcase_add_checked_fixture(cluster, cluster_setup, teardown);
     tcase_set_timeout(cluster, 30);
     tcase_add_test(cluster, node_with_the_slot_of_the_prefix_is_used);
-    tcase_add_loop_test(cluster, node_without_an_address_is_at_the_one_that_was_asked, 0, G_N_ELEMENTS(same));
-    tcase_add_loop_test(cluster, others_are_asked_where_a_node_does_not_know, 0, G_N_ELEMENTS(useless_slots));
-    tcase_add_test(cluster, server_that_is_in_no_cluster_is_told_of);
+    tcase_add_loop_test(cluster, node_without_an_address_is_the_one_that_answered, 0, G_N_ELEMENTS(same));
+    tcase_add_loop_test(cluster, others_are_tried_where_a_node_does_not_know, 0, G_N_ELEMENTS(useless_slots));
+    tcase_add_test(cluster, server_that_is_in_no_cluster_is_reported);
     tcase_add_test(cluster, node_that_does_not_tell_the_slot_is_passed_over);
-    tcase_add_loop_test(cluster, password_that_a_node_wants_is_told, 0, 2);
+    tcase_add_loop_test(cluster, password_that_a_node_needs_is_reported, 0, 2);
     tcase_add_test(cluster, slot_that_has_moved_is_followed_and_the_request_repeated);
     suite_add_tcase(suite, asking);
     suite_add_tcase(suite, later);

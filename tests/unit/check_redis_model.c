@@ -1,9 +1,8 @@
 /* check_redis_model: two mounts of one Redis server against the local store.
  *
- * The same random requests are made of the store in memory, whose state machine
- * is checked against a naive model of its own, and of two mounts of a server.
- * After each request the answers must be the same, and the same tickets must
- * hold.  Terms are long: time is checked elsewhere.
+ * The same random requests go to the store in memory, whose state machine is checked against a simple model of its own,
+ * and to two mounts of a server.  After each request the answers must be the same, and the same tickets must hold.
+ * Terms are long: time is checked elsewhere.
  */
 #include <check.h>
 #include <ev.h>
@@ -19,7 +18,7 @@
 enum { MOUNTS = 2, TICKETS = 24, LOCK_OWNERS = 6, STEPS = 250, RUNS = 12, NAMES = 4 };
 
 #define TERM 60000
-#define PATIENCE 10.0
+#define TIME_LIMIT 10.0
 
 static const char *const names[NAMES] = {"a", "b", "d/a", "d/b"};
 
@@ -53,7 +52,7 @@ static unsigned dice(unsigned sides)
     return (unsigned)g_rand_int_range(random_source, 0, (gint32)sides);
 }
 
-/* What was done last. */
+/* The last operations. */
 static const char *tail(void)
 {
     enum { SHOWN = 3000 };
@@ -98,7 +97,7 @@ static const struct backend_events events = {
 /* --- calls --- */
 
 struct answer {
-    bool told;
+    bool reported;
     enum backend_result result;
     struct backend_ticket *ticket;
     struct backend_info info;
@@ -107,7 +106,7 @@ struct answer {
 
 static void on_done(void *arg, enum backend_result result)
 {
-    *(struct answer *)arg = (struct answer){.told = true, .result = result};
+    *(struct answer *)arg = (struct answer){.reported = true, .result = result};
 }
 
 static void on_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
@@ -137,29 +136,29 @@ static void on_listed(void *arg, enum backend_result result, const struct backen
     }
 }
 
-static void give_up(struct ev_loop *l, ev_timer *timer, int revents)
+static void on_time_limit(struct ev_loop *l, ev_timer *timer, int revents)
 {
     (void)l, (void)timer, (void)revents;
-    ck_abort_msg("waited %g s for what did not happen:\n%s", PATIENCE, tail());
+    ck_abort_msg("waited %g s for what did not happen:\n%s", TIME_LIMIT, tail());
 }
 
 static void until(bool (*done)(const void *), const void *arg)
 {
-    ev_timer patience;
+    ev_timer time_limit;
 
-    ev_timer_init(&patience, give_up, PATIENCE, 0.);
+    ev_timer_init(&time_limit, on_time_limit, TIME_LIMIT, 0.);
     ev_now_update(loop);
-    ev_timer_start(loop, &patience);
+    ev_timer_start(loop, &time_limit);
     while (!done(arg))
         ev_run(loop, EVRUN_ONCE);
-    ev_timer_stop(loop, &patience);
+    ev_timer_stop(loop, &time_limit);
 }
 
-static bool both_told(const void *arg)
+static bool both_reported(const void *arg)
 {
     const struct answer *answers = arg;
 
-    return answers[0].told && answers[1].told;
+    return answers[0].reported && answers[1].reported;
 }
 
 static bool same_hold(const void *arg)
@@ -183,7 +182,7 @@ static bool same_hold(const void *arg)
 /* Waits for both answers, which must be the same, and for what follows of them. */
 static enum backend_result compare(struct answer *answers)
 {
-    until(both_told, answers);
+    until(both_reported, answers);
     g_string_append_printf(history, " -> %s\n", backend_result_name(answers[0].result));
     ck_assert_msg(answers[0].result == answers[1].result, "the mount says %s:\n%s",
                   backend_result_name(answers[1].result), tail());
@@ -235,7 +234,7 @@ static void acquire(void)
                            (int)(pair - pairs));
     for (unsigned i = 0; i < 2; i++)
         pair->ticket[i] = backend_acquire(side(i, pair->mount), pair->name, &claim, on_acquired, &answers[i]);
-    until(both_told, answers);
+    until(both_reported, answers);
     result = answers[0].result;
     for (unsigned i = 0; i < 2 && result != BACKEND_OK && result != BACKEND_QUEUED; i++)
         pair->ticket[i] = NULL;
@@ -331,7 +330,7 @@ static void lock_range(void)
     for (unsigned i = 0; i < 2; i++) {
         backend_acquire(side(i, mount), "a", &claim, on_acquired, &answers[i]);
     }
-    until(both_told, answers);
+    until(both_reported, answers);
     for (unsigned i = 0; i < 2; i++)
         if (answers[i].result == BACKEND_OK)
             lock_owner->pair.ticket[i] = answers[i].ticket;

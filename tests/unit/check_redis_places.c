@@ -42,7 +42,7 @@ static const char *const names[] = {
 
 static void use_name(const char *name)
 {
-    struct told *holder, *waiter, *next;
+    struct hosts_record *holder, *waiter, *next;
     char *key = g_strconcat("h:", name, NULL);
 
     holder = hosts_get(0, name, HOSTS_LONG);
@@ -89,7 +89,7 @@ static void refuse_name(unsigned mount, const char *name)
     struct backend_directory directory = {.width = 1};
     struct backend_claim handle = hosts_claim(BACKEND_FLOCK, HOSTS_LONG), ticket = lease;
     char *prefix = g_strconcat(name, "-", NULL);
-    struct told *own = hosts_get(mount, "own", HOSTS_LONG);
+    struct hosts_record *own = hosts_get(mount, "own", HOSTS_LONG);
 
     handle.wait = true;
     ticket.sequence = true;
@@ -110,7 +110,7 @@ START_TEST(name_that_would_be_a_key_of_ours_is_refused)
 {
     static const char *const bad[] = {"lfs:f:build", "lfs:t:build", "lfs:o:build", "lfs:d:build",
                                       "lfs:d:lfs:/", "lfs:m:0123",  "lfs:",        "lfs:f:private/x"};
-    struct told *build;
+    struct hosts_record *build;
 
     hosts_options.prefix = NULL;
     build = hosts_get(0, "build", HOSTS_LONG);
@@ -129,7 +129,7 @@ START_TEST(names_that_differ_in_braces_are_different_locks)
 {
     static const char *const others[] = {"{private/x}", "{private/x", "private/x}"};
     struct backend_directory directory = {.width = 1};
-    struct told *hidden, *waiter, *other[G_N_ELEMENTS(others)];
+    struct hosts_record *hidden, *waiter, *other[G_N_ELEMENTS(others)];
 
     hosts_options.prefix = NULL;
     ck_assert_int_eq(hosts_mkdir(0, "private", &directory), BACKEND_OK);
@@ -198,7 +198,7 @@ END_TEST
 
 START_TEST(mounts_of_different_prefixes_do_not_see_each_other)
 {
-    struct told *waiter;
+    struct hosts_record *waiter;
 
     hosts_until_up(0);
     hosts_options.prefix = "other:";
@@ -217,7 +217,7 @@ END_TEST
 
 START_TEST(template_makes_the_keys_of_another_client)
 {
-    struct told *waiter, *holder;
+    struct hosts_record *waiter, *holder;
 
     hosts_options.prefix = NULL;
     hosts_options.key = "redlock:{app}:{n}:lock";
@@ -238,7 +238,7 @@ END_TEST
 
 START_TEST(fencing_tokens_are_whole_numbers_to_the_last_digit)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
     uint64_t fence = holder->ticket->fence;
     char number[24];
 
@@ -271,7 +271,7 @@ START_TEST(number_is_kept_for_a_week_from_when_it_was_given)
     }
     redis_server_do(hosts_server, "SETRANGE lfs:f:h:L 0 1700000000000000"); /* as if that had been long ago */
     redis_server_do(hosts_server, "PEXPIRE lfs:f:h:L 1000000");
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
     ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:f:h:L"), WEEK);
     redis_server_do(hosts_server, "DEL lfs:f:h:L"); /* it has run out while the lock was held */
     hosts_release(holder);
@@ -292,7 +292,7 @@ START_TEST(what_is_kept_of_a_mount_without_leases_runs_out)
         ck_assert_int_gt(redis_server_do(hosts_server, "PTTL %s", key), WEEK);
     }
     redis_server_do(hosts_server, "FLUSHALL");
-    hosts_pass(100); /* it is told */
+    hosts_pass(100); /* for the mounts' reports */
     hosts_until_open(0);
     hosts_get(0, "L", HOSTS_LONG);
     ck_assert_int_gt(redis_server_do(hosts_server, "PTTL %s", key), WEEK);
@@ -333,16 +333,16 @@ START_TEST(lock_delay_keeps_others_off_after_an_end_against_the_holders_will)
     bool sequence = _i % 2;
     struct backend_directory directory = {.width = 1, .delay = 500};
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, 600), next = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
-    struct told *holder, *waiter;
+    struct hosts_record *holder, *waiter;
     const char *name = sequence ? "d/s-" : "d/L";
-    clock_ms asked, ended;
+    clock_ms requested, ended;
 
     ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
     if (way == BROKEN)
         claim.ttl = HOSTS_LONG; /* the waiter knows of that deadline */
     claim.sequence = next.sequence = sequence;
     next.wait = true;
-    asked = clock_now();
+    requested = clock_now();
     holder = hosts_acquire(0, name, &claim);
     ck_assert_int_eq(holder->result, BACKEND_OK);
     holder->renews = way == LOST;
@@ -354,11 +354,11 @@ START_TEST(lock_delay_keeps_others_off_after_an_end_against_the_holders_will)
     } else if (way == BROKEN) {
         ck_assert_int_eq(hosts_revoke(1, sequence ? "d/s-0000000000" : name, 0), BACKEND_OK);
     } else if (way == LOST) {
-        hosts_close(0);      /* its mount dies: it expires */
-        ended = asked + 600; /* and not before: its answer may have come late */
+        hosts_close(0);          /* its mount dies: it expires */
+        ended = requested + 600; /* and not before: its answer may have come late */
     } else {
         HOSTS_UNTIL(holder->ended);
-        ended = holder->deadline; /* it may be told late */
+        ended = holder->deadline; /* it may be reported late */
     }
     HOSTS_UNTIL(waiter->granted);
     if (way == RELEASED)
@@ -374,22 +374,22 @@ START_TEST(lock_delay_of_a_ticket_outlives_what_its_mount_gives_up)
 {
     struct backend_directory directory = {.width = 1, .delay = 500};
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, 600), next = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
-    struct told *holder, *waiter;
-    clock_ms asked;
+    struct hosts_record *holder, *waiter;
+    clock_ms requested;
 
     ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
     claim.sequence = next.sequence = true;
     next.wait = true;
-    asked = clock_now();
+    requested = clock_now();
     holder = hosts_acquire(0, "d/s-", &claim);
     ck_assert_int_eq(holder->result, BACKEND_OK);
     holder->renews = false;
     waiter = hosts_acquire(1, "d/s-", &next);
     ck_assert_int_eq(waiter->result, BACKEND_QUEUED);
-    g_usleep((gulong)MAX(asked + 650 - clock_now(), 1) * 1000); /* now neither has looked at the time */
-    hosts_ask(1, "d/s-", &next);
+    g_usleep((gulong)MAX(requested + 650 - clock_now(), 1) * 1000); /* now neither has looked at the time */
+    hosts_request(1, "d/s-", &next);
     HOSTS_UNTIL(holder->ended && waiter->granted);
-    ck_assert_int_ge(waiter->at - asked, 600 + 500);
+    ck_assert_int_ge(waiter->at - requested, 600 + 500);
 }
 END_TEST
 
@@ -397,7 +397,7 @@ END_TEST
 START_TEST(lease_whose_term_is_over_is_not_revived_in_its_delay)
 {
     struct backend_directory directory = {.width = 1, .delay = HOSTS_LONG};
-    struct told *holder;
+    struct hosts_record *holder;
     struct hosts_done done = {0};
     struct backend_renewal renewal = {.ttl = HOSTS_LONG};
 
@@ -418,12 +418,12 @@ START_TEST(lease_whose_term_is_over_is_not_revived_in_its_delay)
     } else if (_i == 1) {
         backend_set(hosts_mount(0), holder->ticket, &(struct backend_change){.set = BACKEND_SET_CONTENT}, hosts_on_done,
                     &done);
-        HOSTS_UNTIL(done.told);
+        HOSTS_UNTIL(done.called);
         ck_assert_int_eq(done.result, BACKEND_STALE);
     } else {
         lease.user = holder;
         backend_convert(hosts_mount(0), holder->ticket, &lease, hosts_on_done, &done);
-        HOSTS_UNTIL(done.told);
+        HOSTS_UNTIL(done.called);
         ck_assert_int_eq(done.result, BACKEND_STALE);
     }
     HOSTS_UNTIL(_i == 3 || holder->ended);
@@ -441,7 +441,7 @@ START_TEST(lock_delay_is_that_which_the_directory_has_when_a_lock_is_lost)
     struct backend_directory directory = {.width = 1}, delayed = {.width = 1, .delay = HOSTS_LONG};
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, _i == 4 ? 600 : HOSTS_LONG);
     const char *name = sequence ? "d/s-" : "d/L";
-    struct told *holder, *next;
+    struct hosts_record *holder, *next;
 
     ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
     claim.sequence = sequence;
@@ -474,16 +474,16 @@ START_TEST(lock_delay_that_is_set_later_outlives_a_holder_at_whom_nobody_looks)
 {
     struct backend_directory directory = {.width = 1}, delayed = {.width = 1, .delay = HOSTS_LONG};
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, 600);
-    clock_ms asked;
+    clock_ms requested;
 
     if (_i)
         claim.mode = BACKEND_SHARED;
     ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
-    asked = clock_now();
+    requested = clock_now();
     ck_assert_int_eq(hosts_acquire(0, "d/L", &claim)->result, BACKEND_OK);
     ck_assert_int_eq(hosts_set_directory(1, "d", &delayed), BACKEND_OK);
     hosts_close(0);
-    hosts_pass(MAX(asked + 700 - clock_now(), 1));
+    hosts_pass(MAX(requested + 700 - clock_now(), 1));
     ck_assert_int_gt(redis_server_do(hosts_server, "PTTL h:d/L"), HOSTS_LONG / 2);
     ck_assert_int_eq(hosts_acquire(1, "d/L", &lease)->result, BACKEND_BUSY);
     ck_assert_int_eq(hosts_stat(1, "d/L").type, BACKEND_NOTHING);
@@ -491,7 +491,7 @@ START_TEST(lock_delay_that_is_set_later_outlives_a_holder_at_whom_nobody_looks)
 END_TEST
 
 /* More of them than one request tells. */
-START_TEST(lock_delay_that_is_set_later_is_told_to_all_locks)
+START_TEST(lock_delay_that_is_set_later_is_for_all_locks)
 {
     struct backend_directory directory = {.width = 1}, delayed = {.width = 1, .delay = HOSTS_LONG};
     char name[16];
@@ -507,12 +507,12 @@ START_TEST(lock_delay_that_is_set_later_is_told_to_all_locks)
 }
 END_TEST
 
-/* Who waits for a lock whose holder is gone goes on after the delay that there is now. */
+/* A waiter for a lock whose holder is gone gets it after the present delay. */
 START_TEST(lock_delay_that_is_taken_back_keeps_nobody_waiting)
 {
     struct backend_directory delayed = {.width = 1, .delay = HOSTS_LONG}, directory = {.width = 1};
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, 1500);
-    struct told *waiter;
+    struct hosts_record *waiter;
 
     if (_i)
         claim.mode = BACKEND_SHARED;
@@ -525,7 +525,7 @@ START_TEST(lock_delay_that_is_taken_back_keeps_nobody_waiting)
 }
 END_TEST
 
-START_TEST(ticket_whose_name_is_asked_for_stays_in_the_list)
+START_TEST(ticket_whose_name_is_claimed_stays_in_the_list)
 {
     struct backend_directory directory = {.width = 1};
     struct backend_claim claim = lease;
@@ -542,7 +542,7 @@ START_TEST(place_that_was_broken_while_it_waited_delays_nobody)
 {
     struct backend_directory directory = {.width = 1, .delay = 5000};
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
-    struct told *holder, *broken, *next;
+    struct hosts_record *holder, *broken, *next;
     clock_ms released;
 
     ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
@@ -565,7 +565,7 @@ START_TEST(break_of_a_ticket_keeps_the_numbers_of_its_queue)
 {
     struct backend_directory directory = {.width = 1};
     struct backend_claim claim = lease;
-    struct told *waiter;
+    struct hosts_record *waiter;
     uint64_t number;
 
     ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
@@ -624,7 +624,7 @@ START_TEST(mount_of_a_prefix_with_a_tag_lives_in_one_slot_of_a_cluster)
 {
     struct backend_directory directory = {.width = 1, .ttl = 1000};
     struct backend_claim claim = lease;
-    struct told *holder, *waiter, *ticket;
+    struct hosts_record *holder, *waiter, *ticket;
     struct hosts_done listed = {0}, removed = {0};
 
     found_names = g_string_new(NULL);
@@ -645,7 +645,7 @@ START_TEST(mount_of_a_prefix_with_a_tag_lives_in_one_slot_of_a_cluster)
     ticket = hosts_acquire(1, "d/s-", &claim);
     ck_assert_int_eq(ticket->result, BACKEND_OK);
     backend_list(hosts_mount(1), "d", "", 100, on_listed, &listed);
-    HOSTS_UNTIL(listed.told);
+    HOSTS_UNTIL(listed.called);
     ck_assert_int_eq(listed.result, BACKEND_OK);
     ck_assert_int_eq(hosts_revoke(1, "d/s-0000000000", 0), BACKEND_OK);
     hosts_close(0);
@@ -653,7 +653,7 @@ START_TEST(mount_of_a_prefix_with_a_tag_lives_in_one_slot_of_a_cluster)
     ck_assert_int_eq(hosts_revoke(0, "d/{M}", 0), BACKEND_OK);
     hosts_release(waiter);
     backend_rmdir(hosts_mount(0), "d/{e}", hosts_on_done, &removed);
-    HOSTS_UNTIL(removed.told);
+    HOSTS_UNTIL(removed.called);
     ck_assert_int_eq(removed.result, BACKEND_OK);
     g_string_free(found_names, TRUE);
 }
@@ -663,7 +663,7 @@ START_TEST(leases_are_found_again_by_the_mount_of_the_same_identity)
 {
     struct backend_directory directory = {.width = 1};
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
-    struct told *renamed, *waiter, *released, *other;
+    struct hosts_record *renamed, *waiter, *released, *other;
     uint64_t fence;
 
     found_names = g_string_new(NULL);
@@ -693,7 +693,7 @@ START_TEST(leases_are_found_again_by_the_mount_of_the_same_identity)
     ck_assert_uint_eq(found_names->len, strlen("new\nname;d/s-0000000000;flock;"));
     ck_assert_uint_eq(found_fence, fence);
 
-    /* what was found is told on the new channel, and can be waited for */
+    /* recovered locks get messages on the new channel, and can be waited for */
     ck_assert_uint_eq(backend_counts(hosts_mount(0)).locks, 3);
     waiter = hosts_queue(1, "new\nname", BACKEND_EXCLUSIVE, HOSTS_LONG);
     ck_assert_int_eq(hosts_revoke(1, "new\nname", 0), BACKEND_OK);
@@ -704,7 +704,7 @@ START_TEST(leases_are_found_again_by_the_mount_of_the_same_identity)
 }
 END_TEST
 
-START_TEST(lease_that_was_found_again_is_told_when_another_takes_it)
+START_TEST(recovered_lease_ends_when_another_takes_it)
 {
     found_names = g_string_new(NULL);
     hosts_options.identity = "host:/mnt/locks";
@@ -720,17 +720,17 @@ END_TEST
 
 START_TEST(lease_that_ran_out_is_not_found_again)
 {
-    struct told *told;
+    struct hosts_record *record;
 
     found_names = g_string_new(NULL);
     hosts_options.identity = "host:/mnt/locks";
-    told = hosts_get(0, "L", 300);
+    record = hosts_get(0, "L", 300);
     hosts_close(0);
     HOSTS_UNTIL(!hosts_exists("h:L"));
     hosts_get(1, "L", HOSTS_LONG);
     hosts_close(1); /* of the same identity: this one is */
     ck_assert_str_eq(recover(0), "L;");
-    ck_assert_ptr_null(told->ticket);
+    ck_assert_ptr_null(record->ticket);
     g_string_free(found_names, TRUE);
 }
 END_TEST
@@ -757,13 +757,13 @@ int main(void)
     tcase_add_test(tcase, lock_delay_of_a_ticket_outlives_what_its_mount_gives_up);
     tcase_add_loop_test(tcase, lock_delay_is_that_which_the_directory_has_when_a_lock_is_lost, 0, 5);
     tcase_add_loop_test(tcase, lock_delay_that_is_set_later_outlives_a_holder_at_whom_nobody_looks, 0, 2);
-    tcase_add_test(tcase, lock_delay_that_is_set_later_is_told_to_all_locks);
+    tcase_add_test(tcase, lock_delay_that_is_set_later_is_for_all_locks);
     tcase_add_loop_test(tcase, lock_delay_that_is_taken_back_keeps_nobody_waiting, 0, 2);
     tcase_add_loop_test(tcase, lease_whose_term_is_over_is_not_revived_in_its_delay, 0, 4);
-    tcase_add_test(tcase, ticket_whose_name_is_asked_for_stays_in_the_list);
+    tcase_add_test(tcase, ticket_whose_name_is_claimed_stays_in_the_list);
     tcase_add_test(tcase, place_that_was_broken_while_it_waited_delays_nobody);
     tcase_add_test(tcase, leases_are_found_again_by_the_mount_of_the_same_identity);
-    tcase_add_test(tcase, lease_that_was_found_again_is_told_when_another_takes_it);
+    tcase_add_test(tcase, recovered_lease_ends_when_another_takes_it);
     tcase_add_test(tcase, break_of_a_ticket_keeps_the_numbers_of_its_queue);
     tcase_add_test(tcase, lease_that_ran_out_is_not_found_again);
     suite_add_tcase(suite, tcase);

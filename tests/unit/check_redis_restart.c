@@ -1,5 +1,5 @@
-/* check_redis_restart: a Redis server that was restarted with its data, and for how long nothing new is granted then:
- * only while somebody may believe in a lock who has not put it back.
+/* check_redis_restart: a Redis server that was restarted with its data.  Nothing new is granted while a holder may
+ * exist that has not restored its lock.
  */
 #include <string.h>
 
@@ -92,11 +92,11 @@ static bool has_epoch_other_than(unsigned mount, const char *before)
 static enum backend_result result_of(unsigned mount, const char *name)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, BASE);
-    struct told *told = hosts_acquire(mount, name, &claim);
-    if (told->result == BACKEND_OK) {
-        hosts_release(told);
+    struct hosts_record *record = hosts_acquire(mount, name, &claim);
+    if (record->result == BACKEND_OK) {
+        hosts_release(record);
     }
-    return told->result;
+    return record->result;
 }
 
 /* Restarts it; what that mount is granted then, and when. */
@@ -123,9 +123,9 @@ END_TEST
 
 START_TEST(long_lock_that_was_released_leaves_the_term_also_where_data_are_lost)
 {
-    struct told *told = hosts_get(2, "L", AN_HOUR);
+    struct hosts_record *record = hosts_get(2, "L", AN_HOUR);
     hosts_until_known(1, AN_HOUR);
-    hosts_release(told);
+    hosts_release(record);
     hosts_until_forgotten(1, BASE);
     hosts_until_forgotten(2, BASE);
     clock_ms began = clock_now();
@@ -143,13 +143,13 @@ END_TEST
 
 START_TEST(holder_that_is_there_keeps_a_long_lock_and_others_are_served_at_once)
 {
-    struct told *told = hosts_get(2, "L", AN_HOUR);
-    uint64_t fence = told->ticket->fence;
+    struct hosts_record *record = hosts_get(2, "L", AN_HOUR);
+    uint64_t fence = record->ticket->fence;
     ck_assert_int_lt(granted_after_restart(1, "M"), AT_ONCE);
     ck_assert_int_eq(result_of(1, "L"), BACKEND_BUSY);
-    ck_assert_uint_eq(told->ended, 0);
-    ck_assert_uint_eq(told->ticket->fence, fence);
-    hosts_release(told);
+    ck_assert_uint_eq(record->ended, 0);
+    ck_assert_uint_eq(record->ticket->fence, fence);
+    hosts_release(record);
     ck_assert_int_eq(result_of(1, "L"), BACKEND_OK);
 }
 END_TEST
@@ -158,7 +158,7 @@ END_TEST
 START_TEST(lock_of_a_mount_that_is_away_is_given_to_nobody_until_its_term_is_over)
 {
     begin_mount_0();
-    struct told *away = hosts_get(0, "L", AWAY);
+    struct hosts_record *away = hosts_get(0, "L", AWAY);
     clock_ms deadline = away->ticket->deadline;
     cut_off();
     char *before = status_line(1, "epoch: ");
@@ -180,7 +180,7 @@ END_TEST
 START_TEST(mount_that_comes_back_ends_the_grace_period)
 {
     begin_mount_0();
-    struct told *away = hosts_get(0, "L", AN_HOUR);
+    struct hosts_record *away = hosts_get(0, "L", AN_HOUR);
     cut_off();
     char *before = status_line(1, "epoch: ");
     restart();
@@ -201,7 +201,7 @@ START_TEST(mount_that_older_data_know_nothing_of_is_waited_for)
     redis_server_do(hosts_server, "CONFIG SET appendonly no");
     redis_server_do(hosts_server, "SAVE");
     begin_mount_0();
-    struct told *away = hosts_get(0, "L", AWAY);
+    struct hosts_record *away = hosts_get(0, "L", AWAY);
     clock_ms deadline = away->ticket->deadline;
     hosts_until_known(1, AWAY);
     cut_off();
@@ -218,14 +218,14 @@ END_TEST
 START_TEST(who_waits_for_a_lock_gets_it_after_the_grace_period)
 {
     begin_mount_0();
-    struct told *away = hosts_get(0, "L", AWAY);
+    struct hosts_record *away = hosts_get(0, "L", AWAY);
     clock_ms deadline = away->ticket->deadline;
     cut_off();
     char *before = status_line(1, "epoch: ");
     restart();
     HOSTS_UNTIL(has_epoch_other_than(1, before));
     redis_server_do(hosts_server, "DEL h:L");
-    struct told *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, BASE);
+    struct hosts_record *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, BASE);
     HOSTS_UNTIL(waiter->granted);
     ck_assert_int_ge(waiter->at, deadline);
     g_free(before);

@@ -1,5 +1,5 @@
 /* check_redis_survive: handle locks of a mount whose daemon has ended, on a real Redis server, as its next daemon finds
- * them; and what the daemon before it may still say of them.
+ * them; and late requests of the daemon before about them.
  */
 #include <string.h>
 
@@ -70,35 +70,35 @@ static struct found *nth(guint i)
     return &g_array_index(found, struct found, i);
 }
 
-static struct told *take(unsigned mount, const char *name, enum backend_kind kind, enum backend_mode mode)
+static struct hosts_record *take(unsigned mount, const char *name, enum backend_kind kind, enum backend_mode mode)
 {
     struct backend_claim claim = hosts_claim(kind, HOSTS_LONG);
     claim.mode = mode;
     claim.handle = 7;
     claim.sequence = g_str_has_suffix(name, "-");
     claim.meta = g_bytes_new_static(META, strlen(META));
-    struct told *told = hosts_acquire(mount, name, &claim);
+    struct hosts_record *record = hosts_acquire(mount, name, &claim);
     g_bytes_unref(claim.meta);
-    return told;
+    return record;
 }
 
-static struct told *take_range(unsigned mount, uint64_t lock_owner, uint64_t start, uint64_t end)
+static struct hosts_record *take_range(unsigned mount, uint64_t lock_owner, uint64_t start, uint64_t end)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
     claim.lock_owner = lock_owner;
     claim.start = start;
     claim.end = end;
     claim.meta = g_bytes_new_static(META, strlen(META));
-    struct told *told = hosts_acquire(mount, "L", &claim);
+    struct hosts_record *record = hosts_acquire(mount, "L", &claim);
     g_bytes_unref(claim.meta);
-    return told;
+    return record;
 }
 
 static void release_found(unsigned mount, guint i)
 {
     struct hosts_done done = {0};
     backend_release(hosts_mount(mount), nth(i)->ticket, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_OK);
 }
 
@@ -117,9 +117,9 @@ static long long count_notes(void)
 START_TEST(flock_is_recovered_with_its_token)
 {
     uint64_t fence = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->ticket->fence;
-    struct told *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     if (_i == 1) {
-        hosts_let_go(waiter); /* the lock is in the long form */
+        hosts_drop(waiter); /* the lock is in the long form */
     }
     hosts_close(0);
     restart_as(2);
@@ -139,7 +139,7 @@ START_TEST(flock_is_recovered_with_its_token)
 }
 END_TEST
 
-START_TEST(flock_that_is_held_alone_is_recovered)
+START_TEST(uncontended_flock_is_recovered)
 {
     uint64_t fence = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->ticket->fence;
     hosts_close(0);
@@ -196,7 +196,7 @@ START_TEST(ranges_are_recovered_without_their_lock_owner)
         ck_assert_int_eq(take_range(mount, 5, 5, 15)->result, BACKEND_BUSY);
         ck_assert_int_eq(take_range(mount, 5, 25, 25)->result, BACKEND_BUSY);
         ck_assert_int_eq(take_range(mount, 6, 49, 60)->result, BACKEND_BUSY);
-        struct told *between = take_range(mount, 5, 10, 19);
+        struct hosts_record *between = take_range(mount, 5, 10, 19);
         ck_assert_int_eq(between->result, BACKEND_OK);
         ck_assert_int_eq(hosts_release(between), BACKEND_OK);
     }
@@ -223,9 +223,9 @@ END_TEST
 /* Its handle is closed, so that nobody would ever release it. */
 START_TEST(lock_that_was_waited_for_is_not_recovered)
 {
-    struct told *holder = hosts_get(1, "L", HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(1, "L", HOSTS_LONG);
     hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-    struct told *next = hosts_queue(3, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *next = hosts_queue(3, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     hosts_close(0);
     restart_as(2);
     ck_assert_uint_eq(found->len, 0);
@@ -242,7 +242,7 @@ START_TEST(lock_that_has_run_out_is_not_recovered)
     hosts_close(0);
     ck_assert_int_eq(redis_server_do(hosts_server, "PEXPIRE h:L 1"), 1);
     HOSTS_UNTIL(!hosts_exists("h:L"));
-    struct told *other = take(1, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
+    struct hosts_record *other = take(1, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
     ck_assert_int_eq(other->result, BACKEND_OK);
     restart_as(2);
     ck_assert_uint_eq(found->len, 0);
@@ -270,8 +270,8 @@ END_TEST
 /* The daemon before was only stopped, and goes on.  _i: the lock is held alone, or in the long form. */
 START_TEST(daemon_before_cannot_renew_or_release)
 {
-    struct told *before = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
-    struct told *waiter = _i == 1 ? hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG) : NULL;
+    struct hosts_record *before = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
+    struct hosts_record *waiter = _i == 1 ? hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG) : NULL;
     restart_as(2);
     ck_assert_uint_eq(found->len, 1);
     struct backend_renewal renewal = {.ticket = before->ticket, .ttl = 3 * HOSTS_LONG};
@@ -288,8 +288,8 @@ END_TEST
 
 START_TEST(release_of_the_daemon_before_changes_nothing)
 {
-    struct told *before = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
-    struct told *waiter = _i == 1 ? hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG) : NULL;
+    struct hosts_record *before = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
+    struct hosts_record *waiter = _i == 1 ? hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG) : NULL;
     restart_as(2);
     hosts_release(before);
     ck_assert_int_eq(take(3, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->result, BACKEND_BUSY);
@@ -301,18 +301,18 @@ END_TEST
 
 START_TEST(daemon_before_cannot_change_a_lock)
 {
-    struct told *before = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
+    struct hosts_record *before = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
     struct hosts_done set = {0}, moved = {0};
     restart_as(2);
     GBytes *meta = g_bytes_new_static(META, strlen(META));
     backend_set(hosts_mount(0), before->ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta},
                 hosts_on_done, &set);
-    HOSTS_UNTIL(set.told);
+    HOSTS_UNTIL(set.called);
     ck_assert_int_eq(set.result, BACKEND_STALE);
     g_bytes_unref(meta);
     if (before->ticket) {
         backend_rename(hosts_mount(0), before->ticket, "M", NULL, hosts_on_done, &moved);
-        HOSTS_UNTIL(moved.told);
+        HOSTS_UNTIL(moved.called);
         ck_assert_int_ne(moved.result, BACKEND_OK);
     }
     ck_assert_int_eq(take(3, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->result, BACKEND_BUSY);
@@ -327,7 +327,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, flock_is_recovered_with_its_token, 0, 2);
-    tcase_add_test(tcase, flock_that_is_held_alone_is_recovered);
+    tcase_add_test(tcase, uncontended_flock_is_recovered);
     tcase_add_test(tcase, shared_flocks_are_recovered);
     tcase_add_test(tcase, ticket_of_a_queue_is_recovered);
     tcase_add_test(tcase, ranges_are_recovered_without_their_lock_owner);

@@ -1,6 +1,6 @@
-/* check_redis_system: what a mount of Redis does when the system refuses it something: a descriptor, a thread, a timer.
+/* check_redis_system: a mount of Redis to which the system refuses a descriptor, a thread or a timer.
  *
- * The calls are wrapped (see Makefile.am); `refusals` says how many of those that follow are refused.
+ * The calls are wrapped (see Makefile.am); `refusals` is how many of the next ones are refused.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -98,13 +98,13 @@ START_TEST(lease_whose_timer_could_not_be_set_is_refused_to_nobody_when_it_is_ov
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, 200);
     hosts_mount(0);
     refusals[TIMER_SET] = 1;
-    struct told *told = hosts_acquire(0, "a", &claim);
-    ck_assert_int_eq(told->result, BACKEND_OK);
+    struct hosts_record *record = hosts_acquire(0, "a", &claim);
+    ck_assert_int_eq(record->result, BACKEND_OK);
     ck_assert_uint_eq(refusals[TIMER_SET], 0);
     hosts_get(0, "b", HOSTS_LONG);
-    told->renews = false;
-    HOSTS_UNTIL(told->ended);
-    ck_assert_int_eq(told->why, BACKEND_EXPIRED);
+    record->renews = false;
+    HOSTS_UNTIL(record->ended);
+    ck_assert_int_eq(record->why, BACKEND_EXPIRED);
 }
 END_TEST
 
@@ -112,12 +112,12 @@ START_TEST(timer_that_had_nothing_to_read_goes_off_again)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, 200);
     hosts_mount(0);
-    struct told *told = hosts_acquire(0, "a", &claim);
-    told->renews = false;
+    struct hosts_record *record = hosts_acquire(0, "a", &claim);
+    record->renews = false;
     refusals[TIMER_READ] = 1;
-    HOSTS_UNTIL(told->ended);
+    HOSTS_UNTIL(record->ended);
     ck_assert_uint_eq(refusals[TIMER_READ], 0);
-    ck_assert_int_eq(told->why, BACKEND_EXPIRED);
+    ck_assert_int_eq(record->why, BACKEND_EXPIRED);
 }
 END_TEST
 
@@ -172,11 +172,11 @@ END_TEST
 static Suite *system_suite(void)
 {
     Suite *suite = suite_create("a mount of Redis and its system");
-    TCase *alone = tcase_create("alone"), *tcase = tcase_create("mounts");
+    TCase *by_itself = tcase_create("alone"), *tcase = tcase_create("mounts");
 
-    tcase_add_test(alone, mount_without_a_timer_is_refused_and_says_so);
-    tcase_add_test(alone, credentials_that_cannot_be_read_are_refused);
-    suite_add_tcase(suite, alone);
+    tcase_add_test(by_itself, mount_without_a_timer_is_refused_and_says_so);
+    tcase_add_test(by_itself, credentials_that_cannot_be_read_are_refused);
+    suite_add_tcase(suite, by_itself);
 
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);

@@ -1,4 +1,4 @@
-/* Where a Redis server is, in a user's words; and the files that passwords come from. */
+/* The URI of a Redis server, and the files of passwords. */
 #include "config.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static void tear_down(void)
     scratch_free(directory);
 }
 
-/* What else is wrong with it is told of a known one only. */
+/* Further errors are reported only for a known one. */
 static bool scheme_is_known(const char *text)
 {
     struct redis_uri uri;

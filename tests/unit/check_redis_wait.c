@@ -1,4 +1,4 @@
-/* check_redis_wait: mounts that believe in a lock when a replica has it, and a replica that stands still. */
+/* check_redis_wait: mounts whose locks a replica must confirm (wait=), and a replica that is stopped. */
 #include <string.h>
 
 #include "tests/support/check_main.h"
@@ -46,7 +46,7 @@ static bool is_there(unsigned mount, const char *begin)
 }
 
 /* How often the replicas were. */
-static uint64_t asked(unsigned mount)
+static uint64_t requested(unsigned mount)
 {
     static const char begin[] = "wait: 1 replicas (asked ";
     struct backend_status status;
@@ -63,10 +63,10 @@ static uint64_t asked(unsigned mount)
 static enum backend_result result_of(unsigned mount, const char *name, enum backend_kind kind)
 {
     struct backend_claim claim = hosts_claim(kind, HOSTS_LONG);
-    struct told *told = hosts_acquire(mount, name, &claim);
-    enum backend_result result = told->result;
+    struct hosts_record *record = hosts_acquire(mount, name, &claim);
+    enum backend_result result = record->result;
     if (result == BACKEND_OK) {
-        ck_assert_int_eq(hosts_release(told), BACKEND_OK);
+        ck_assert_int_eq(hosts_release(record), BACKEND_OK);
     }
     return result;
 }
@@ -81,8 +81,8 @@ START_TEST(who_is_granted_a_lock_finds_it_on_the_replica)
         ck_assert_int_eq(redis_server_do(replica, "EXISTS %s", key), 1);
         g_free(key);
     }
-    ck_assert_uint_gt(asked(0), 25);
-    ck_assert_uint_lt(asked(0), 100);
+    ck_assert_uint_gt(requested(0), 25);
+    ck_assert_uint_lt(requested(0), 100);
     ck_assert_str_eq(backend_safety_name(hosts_mount(0)->safety), "replicated");
 }
 END_TEST
@@ -107,46 +107,46 @@ END_TEST
 START_TEST(many_of_one_turn_are_confirmed_in_one)
 {
     enum { MANY = 100 };
-    struct told *told[MANY];
+    struct hosts_record *record[MANY];
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
     hosts_get(0, "first", HOSTS_LONG);
     hosts_pass(500); /* its term is a new one to the server, so that mounts look at the version */
-    uint64_t before = asked(0);
+    uint64_t before = requested(0);
     for (unsigned i = 0; i < MANY; i++) {
         char name[16];
         g_snprintf(name, sizeof name, "L%u", i);
-        told[i] = hosts_ask(0, name, &claim);
+        record[i] = hosts_request(0, name, &claim);
     }
     for (unsigned i = 0; i < MANY; i++) {
-        HOSTS_UNTIL(told[i]->answered);
-        ck_assert_int_eq(told[i]->result, BACKEND_OK);
+        HOSTS_UNTIL(record[i]->answered);
+        ck_assert_int_eq(record[i]->result, BACKEND_OK);
     }
-    ck_assert_uint_eq(asked(0), before + 1);
+    ck_assert_uint_eq(requested(0), before + 1);
 }
 END_TEST
 
 START_TEST(what_is_held_outlasts_a_short_halt_and_ends_with_its_term_in_a_long_one)
 {
     enum { TERM = 3000 };
-    struct told *told = hosts_get(0, "L", TERM);
+    struct hosts_record *record = hosts_get(0, "L", TERM);
     redis_server_pause(replica);
     hosts_pass(TERM / 2);
     redis_server_resume(replica);
     hosts_pass(TERM);
-    ck_assert_uint_eq(told->ended, 0);
+    ck_assert_uint_eq(record->ended, 0);
     redis_server_pause(replica);
     clock_ms paused = clock_now();
-    HOSTS_UNTIL(told->ended);
-    ck_assert_int_eq(told->why, BACKEND_LOST);
-    ck_assert_int_le(told->deadline, paused + TERM);
+    HOSTS_UNTIL(record->ended);
+    ck_assert_int_eq(record->why, BACKEND_LOST);
+    ck_assert_int_le(record->deadline, paused + TERM);
     HOSTS_UNTIL(!hosts_exists("h:L"));
 }
 END_TEST
 
 START_TEST(who_is_handed_a_lock_has_it_when_the_replica_knows)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
-    struct told *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     redis_server_pause(replica);
     ck_assert_int_eq(hosts_release(holder), BACKEND_OK); /* needs nobody's consent */
     hosts_pass(COMMAND_TIMEOUT);
@@ -158,9 +158,9 @@ START_TEST(who_is_handed_a_lock_has_it_when_the_replica_knows)
 END_TEST
 
 /* Another may be the master by then, on which its holder goes on. */
-START_TEST(break_that_the_replica_has_not_heard_of_is_not_told_as_done)
+START_TEST(break_that_the_replica_lacks_is_not_confirmed)
 {
-    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
     redis_server_pause(replica);
     ck_assert_int_eq(hosts_revoke(1, "L", _i ? holder->ticket->fence : 0), BACKEND_UNREACHABLE);
     redis_server_resume(replica);
@@ -178,52 +178,52 @@ START_TEST(conversion_that_the_replica_has_not_heard_of_is_undone)
     struct backend_claim shared = hosts_claim(BACKEND_FLOCK, HOSTS_LONG), exclusive = shared;
     struct hosts_done done = {0};
     shared.mode = BACKEND_SHARED;
-    struct told *told = hosts_acquire(0, "L", &shared);
-    exclusive.user = told;
-    ck_assert_int_eq(told->result, BACKEND_OK);
+    struct hosts_record *record = hosts_acquire(0, "L", &shared);
+    exclusive.user = record;
+    ck_assert_int_eq(record->result, BACKEND_OK);
     redis_server_pause(replica);
-    backend_convert(hosts_mount(0), told->ticket, &exclusive, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
+    backend_convert(hosts_mount(0), record->ticket, &exclusive, hosts_on_done, &done);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
-    ck_assert_int_eq(told->ticket->mode, BACKEND_SHARED);
+    ck_assert_int_eq(record->ticket->mode, BACKEND_SHARED);
     redis_server_resume(replica);
-    struct told *other;
+    struct hosts_record *other;
     do {
         other = hosts_acquire(1, "L", &shared);
     } while (other->result == BACKEND_BUSY || other->result == BACKEND_UNREACHABLE);
     ck_assert_int_eq(other->result, BACKEND_OK);
-    ck_assert_uint_eq(told->ended, 0);
+    ck_assert_uint_eq(record->ended, 0);
 }
 END_TEST
 
 START_TEST(content_that_the_replica_has_not_is_not_set)
 {
-    struct told *told = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *record = hosts_get(0, "L", HOSTS_LONG);
     struct hosts_done done = {0};
     struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = g_bytes_new("text", 4)};
     redis_server_pause(replica);
-    backend_set(hosts_mount(0), told->ticket, &change, hosts_on_done, &done);
+    backend_set(hosts_mount(0), record->ticket, &change, hosts_on_done, &done);
     g_bytes_unref(change.content);
-    HOSTS_UNTIL(done.told);
+    HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
 }
 END_TEST
 
 START_TEST(rename_that_the_replica_has_not_heard_of_leaves_neither_name)
 {
-    struct told *told = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *record = hosts_get(0, "L", HOSTS_LONG);
     redis_server_pause(replica);
-    ck_assert_int_eq(hosts_rename(told, "M"), BACKEND_UNREACHABLE);
-    HOSTS_UNTIL(told->ended);
-    ck_assert_int_eq(told->why, BACKEND_LOST);
+    ck_assert_int_eq(hosts_rename(record, "M"), BACKEND_UNREACHABLE);
+    HOSTS_UNTIL(record->ended);
+    ck_assert_int_eq(record->why, BACKEND_LOST);
     HOSTS_UNTIL(!hosts_exists("h:L") && !hosts_exists("h:M"));
 }
 END_TEST
 
-/* Who was granted a lock by an older master shares a node with whoever knows it to be closed, not before. */
+/* A mount that an older master granted a lock shares a node with one that knows of the grace period, not before. */
 START_TEST(pause_begins_when_the_replica_has_heard_of_it)
 {
-    struct told *told = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *record = hosts_get(0, "L", HOSTS_LONG);
     for (unsigned i = 0; i < 2; i++) {
         hosts_until_known(i, GRACE);
     }
@@ -240,7 +240,7 @@ START_TEST(pause_begins_when_the_replica_has_heard_of_it)
     HOSTS_UNTIL(!is_there(0, "grace period: ") || !is_there(1, "grace period: "));
     ck_assert_int_ge(clock_now(), resumed + GRACE);
     HOSTS_UNTIL(!is_there(0, "grace period: ") && !is_there(1, "grace period: "));
-    ck_assert_uint_eq(told->ended, 0);
+    ck_assert_uint_eq(record->ended, 0);
     ck_assert_int_eq(result_of(1, "L", BACKEND_LEASE), BACKEND_BUSY);
     ck_assert_int_eq(result_of(1, "M", BACKEND_LEASE), BACKEND_OK);
 }
@@ -253,8 +253,8 @@ static bool on_found(void *arg, const char *name, struct backend_ticket *ticket,
     return false;
 }
 
-/* What its predecessor was granted it may not have believed in. */
-START_TEST(mount_that_starts_again_believes_what_the_replica_has)
+/* Its predecessor may not have relied on what it was granted. */
+START_TEST(mount_that_starts_again_recovers_what_the_replica_has)
 {
     unsigned found = 0;
     hosts_options.identity = "host";
@@ -283,12 +283,12 @@ static Suite *wait_suite(void)
         {many_of_one_turn_are_confirmed_in_one, 1},
         {what_is_held_outlasts_a_short_halt_and_ends_with_its_term_in_a_long_one, 1},
         {who_is_handed_a_lock_has_it_when_the_replica_knows, 1},
-        {break_that_the_replica_has_not_heard_of_is_not_told_as_done, 2},
+        {break_that_the_replica_lacks_is_not_confirmed, 2},
         {conversion_that_the_replica_has_not_heard_of_is_undone, 1},
         {content_that_the_replica_has_not_is_not_set, 1},
         {rename_that_the_replica_has_not_heard_of_leaves_neither_name, 1},
         {pause_begins_when_the_replica_has_heard_of_it, 1},
-        {mount_that_starts_again_believes_what_the_replica_has, 1},
+        {mount_that_starts_again_recovers_what_the_replica_has, 1},
     };
     Suite *suite = suite_create("redis_wait");
     TCase *tcase = tcase_create("wait");

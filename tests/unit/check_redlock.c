@@ -1,5 +1,5 @@
-/* check_redlock: a mount of several Redis servers: which of them it takes, what it says of them, what it refuses, and
- * what becomes of answers that differ. */
+/* check_redlock: a mount of several Redis servers: which servers it accepts, its status, what it refuses, and answers
+ * that differ. */
 #include <errno.h>
 #include <hiredis/hiredis.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "tests/support/redis_server.h"
 
 enum { SERVERS = 3 };
-static struct redis_server *servers[SERVERS]; /* of all checks, each of which has a prefix of its own in them */
+static struct redis_server *servers[SERVERS]; /* of all checks; each check has a prefix of its own in them */
 static struct redis_server *absent[2];        /* never started */
 static char error[512];
 
@@ -232,7 +232,7 @@ static void until_up(unsigned count)
     g_free(servers_up);
 }
 
-START_TEST(status_tells_of_each_server)
+START_TEST(status_shows_each_server)
 {
     mount(open_at(PLAIN "/3", port(0), port(1), port(2), prefix(), 1));
     until_up(3);
@@ -259,7 +259,7 @@ START_TEST(status_tells_of_each_server)
 }
 END_TEST
 
-START_TEST(status_tells_why_nothing_is_granted)
+START_TEST(status_shows_why_nothing_is_granted)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
@@ -275,7 +275,7 @@ START_TEST(status_tells_why_nothing_is_granted)
 }
 END_TEST
 
-START_TEST(status_tells_which_vote_does_not_count)
+START_TEST(status_shows_which_vote_does_not_count)
 {
     mount(open_at(PLAIN, port(0), port(1), port(2), prefix(), 3600000));
     until_up(3);
@@ -310,7 +310,7 @@ static bool knows_all_mounts(unsigned server)
                            prefix(), g_get_host_name()) == 1;
 }
 
-START_TEST(mount_tells_each_server_its_number_version_and_host)
+START_TEST(each_server_has_the_mounts_number_version_and_host)
 {
     for (unsigned i = 0; i < SERVERS; i++) {
         CONTRACT_UNTIL(knows_all_mounts(i));
@@ -489,7 +489,7 @@ END_TEST
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 
-START_TEST(record_that_cannot_be_tells_nothing_that_cannot_be)
+START_TEST(impossible_record_shows_nothing_impossible)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
@@ -595,7 +595,7 @@ START_TEST(directory_in_which_a_majority_has_something_is_put_back)
 }
 END_TEST
 
-/* The connection to a server is made anew, as if the server had been away. */
+/* The connection to a server is made again, as if the server had been away. */
 static void come_back(unsigned server)
 {
     for (bool back = false; !back;) {
@@ -678,7 +678,7 @@ static void on_set(void *arg, enum backend_result result)
     *(int *)arg = (int)result;
 }
 
-/* What the others said before the change is not given to the server that lacks it, nor to them. */
+/* The others' earlier answers are not restored to the server that lacks it. */
 START_TEST(directory_that_is_changed_while_a_server_comes_back_stays_so)
 {
     const struct backend_directory changed = {.ttl = 7000, .width = 1};
@@ -718,9 +718,9 @@ START_TEST(change_of_which_no_two_servers_say_the_same_is_unknown)
     }
     server_do(0, "SET", "%s", "a", "foreign");
     server_do(1, "SET", "%s", "a", "stranger");
-    long long asked = calls(2);
+    long long requested = calls(2);
     ck_assert_int_eq(contract_set(ticket, &change), BACKEND_UNREACHABLE);
-    ck_assert_int_ge(calls(2), asked + 3);
+    ck_assert_int_ge(calls(2), requested + 3);
     ck_assert(!contract_equal(contract_stat("a").content, "text"));
     ck_assert_int_eq(server_do(0, "STRLEN", "%s", "a", ""), 7);
     ck_assert_int_eq(server_do(1, "STRLEN", "%s", "a", ""), 8);
@@ -745,8 +745,8 @@ START_TEST(bytes_of_a_lock_owner_are_given_back_one_after_the_other)
 }
 END_TEST
 
-/* Its mount has not been told yet that it has lost it. */
-START_TEST(kin_of_what_a_majority_has_given_to_another_is_not_let_in)
+/* Its mount does not know yet that it has lost it. */
+START_TEST(compatible_claim_is_refused_when_a_majority_has_another_holder)
 {
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[0]);
@@ -774,7 +774,7 @@ END_TEST
 
 /* --- messages --- */
 
-START_TEST(message_of_another_form_tells_nothing)
+START_TEST(message_of_another_form_is_ignored)
 {
     static const char *const texts[] = {"", "w", "e", "w x y", "e " TOKEN, "e " TOKEN " broken", "x " TOKEN};
     struct contract_log log = {0};
@@ -794,7 +794,7 @@ static Suite *redlock_suite(void)
 {
     Suite *suite = suite_create("redlock");
     TCase *before = tcase_create("before"), *mounted = tcase_create("mounted"),
-          *configured = tcase_create("configured"); /* of servers that are told more than the simulator's understands */
+          *configured = tcase_create("configured"); /* of servers that get more than the simulator's understands */
 
     tcase_set_timeout(before, 30);
     tcase_add_test(before, servers_that_are_there_are_taken);
@@ -808,10 +808,10 @@ static Suite *redlock_suite(void)
 
     tcase_set_timeout(mounted, 30);
     tcase_add_checked_fixture(mounted, contract_setup, contract_teardown);
-    tcase_add_test(mounted, status_tells_of_each_server);
-    tcase_add_test(mounted, status_tells_why_nothing_is_granted);
-    tcase_add_test(mounted, status_tells_which_vote_does_not_count);
-    tcase_add_test(mounted, mount_tells_each_server_its_number_version_and_host);
+    tcase_add_test(mounted, status_shows_each_server);
+    tcase_add_test(mounted, status_shows_why_nothing_is_granted);
+    tcase_add_test(mounted, status_shows_which_vote_does_not_count);
+    tcase_add_test(mounted, each_server_has_the_mounts_number_version_and_host);
     tcase_add_test(mounted, server_whose_data_turn_out_to_be_of_a_higher_format_has_no_vote);
     tcase_add_test(mounted, server_that_is_another_one_of_them_has_no_vote);
     tcase_add_test(mounted, what_several_masters_cannot_have_is_refused);
@@ -819,13 +819,13 @@ static Suite *redlock_suite(void)
     tcase_add_test(mounted, name_that_no_lock_can_have_is_none);
     tcase_add_test(mounted, name_that_each_server_has_given_to_another_is_held);
     tcase_add_test(mounted, key_of_another_type_is_held_by_a_stranger);
-    tcase_add_loop_test(mounted, record_that_cannot_be_tells_nothing_that_cannot_be, 0, 2);
+    tcase_add_loop_test(mounted, impossible_record_shows_nothing_impossible, 0, 2);
     tcase_add_test(mounted, names_that_cannot_be_are_not_listed);
     tcase_add_test(mounted, directory_that_each_server_has_of_another_exists);
     tcase_add_test(mounted, directory_that_a_majority_has_not_is_gone);
     tcase_add_test(mounted, bytes_of_a_lock_owner_are_given_back_one_after_the_other);
-    tcase_add_test(mounted, kin_of_what_a_majority_has_given_to_another_is_not_let_in);
-    tcase_add_test(mounted, message_of_another_form_tells_nothing);
+    tcase_add_test(mounted, compatible_claim_is_refused_when_a_majority_has_another_holder);
+    tcase_add_test(mounted, message_of_another_form_is_ignored);
     suite_add_tcase(suite, mounted);
 
     tcase_set_timeout(configured, 30);

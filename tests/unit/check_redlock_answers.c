@@ -1,5 +1,5 @@
-/* check_redlock_answers: a mount of Redlock whose servers say what the check wants: votes that are split, servers that
- * fail between a vote and what follows it, answers that come late, and answers that cannot be. */
+/* check_redlock_answers: a mount of several Redis servers whose answers the check sets: split votes, servers that fail
+ * after a vote, late answers, and impossible answers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static const char *words(const char *line)
     return text_of(g_string_free(reply, FALSE));
 }
 
-/* What calls of that script begin with. */
+/* The first bytes of calls of that script. */
 static const char *call_of(enum redlock_script_id script)
 {
     char *hash = g_compute_checksum_for_string(G_CHECKSUM_SHA1, redlock_scripts[script].text, -1);
@@ -158,7 +158,7 @@ static void mount(void)
 }
 
 struct waited {
-    bool told;
+    bool reported;
     enum backend_result result;
     struct backend_ticket *ticket;
 };
@@ -168,7 +168,7 @@ static void on_acquired(void *arg, enum backend_result result, struct backend_ti
 {
     struct waited *waited = arg;
     (void)holder;
-    *waited = (struct waited){.told = true, .result = result, .ticket = ticket};
+    *waited = (struct waited){.reported = true, .result = result, .ticket = ticket};
     contract_end_turn();
 }
 
@@ -177,7 +177,7 @@ static void on_done(void *arg, enum backend_result result)
     on_acquired(arg, result, NULL, NULL);
 }
 
-/* --- votes that come one after the other, of servers that have been told to be late --- */
+/* --- votes that come one after the other, of delayed servers --- */
 
 static const struct redlock_poll *poll_now(void)
 {
@@ -204,7 +204,7 @@ static void await_calls(enum redlock_script_id script, unsigned count)
 
 /* --- taking --- */
 
-START_TEST(votes_that_are_split_are_asked_for_again)
+START_TEST(votes_that_are_split_are_repeated)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
@@ -217,7 +217,7 @@ START_TEST(votes_that_are_split_are_asked_for_again)
     say(2, words("ok 5"));
     say(0, words("held 1 x"));
     say(1, words("held 1 y"));
-    CONTRACT_UNTIL(taken.told);
+    CONTRACT_UNTIL(taken.reported);
     ck_assert_int_eq(taken.result, BACKEND_OK);
     ck_assert_uint_eq(taken.ticket->fence, 7);
     for (unsigned i = 0; i < SERVERS; i++) {
@@ -239,13 +239,13 @@ START_TEST(lock_of_which_the_votes_stay_split_is_busy)
     mount();
     backend_acquire(contract_backend, "a", &claim, on_acquired, &taken);
     for (unsigned i = 1; i <= REDLOCK_TRIES; i++) {
-        ck_assert(!taken.told);
+        ck_assert(!taken.reported);
         await_calls(REDLOCK_ACQUIRE, i);
         say(2, words("ok 5"));
         say(0, words("held 1 x"));
         say(1, words("held 1 y"));
     }
-    CONTRACT_UNTIL(taken.told);
+    CONTRACT_UNTIL(taken.reported);
     ck_assert_int_eq(taken.result, BACKEND_BUSY);
 }
 END_TEST
@@ -265,7 +265,7 @@ START_TEST(server_that_fails_behind_its_vote_makes_no_majority_of_the_number)
 }
 END_TEST
 
-START_TEST(lock_that_is_deleted_behind_its_vote_is_asked_for_again)
+START_TEST(lock_that_is_deleted_after_its_vote_is_claimed_again)
 {
     struct contract_log log = {0};
     once(REDLOCK_HOLD, words("ok"), words("gone"), FAILS); /* no majority of anything */
@@ -277,7 +277,7 @@ START_TEST(lock_that_is_deleted_behind_its_vote_is_asked_for_again)
 }
 END_TEST
 
-START_TEST(number_that_no_server_tells_is_the_first)
+START_TEST(number_that_no_server_knows_is_the_first)
 {
     struct contract_log log = {0};
     once(REDLOCK_ACQUIRE, words("ok"), words("ok 0"), words("ok -3"));
@@ -287,7 +287,7 @@ START_TEST(number_that_no_server_tells_is_the_first)
 }
 END_TEST
 
-/* Of the handle 7, of which several hold together. */
+/* A claim of handle 7; several of its tickets hold together. */
 static struct backend_claim claim_of_handle(enum backend_kind kind, uint64_t lock_owner, struct contract_log *log)
 {
     struct backend_claim claim = contract_claim(kind, log);
@@ -331,7 +331,7 @@ START_TEST(holder_leaves_the_lock_to_a_claim_that_is_still_joining)
         ck_assert_uint_eq(calls(i, REDLOCK_RELEASE), 0); /* the key is that of both */
         fake_redis_say(fakes[i], words("ok"));
     }
-    CONTRACT_UNTIL(joined.told);
+    CONTRACT_UNTIL(joined.reported);
     ck_assert_int_eq(joined.result, BACKEND_OK);
 }
 END_TEST
@@ -346,7 +346,7 @@ START_TEST(release_of_which_no_majority_answers_is_unknown)
     mount();
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
     backend_release(contract_backend, ticket, on_done, &released);
-    CONTRACT_UNTIL(released.told);
+    CONTRACT_UNTIL(released.reported);
     ck_assert_int_eq(released.result, BACKEND_UNREACHABLE);
     CONTRACT_UNTIL(calls(1, REDLOCK_RELEASE) == 4); /* it is tried behind that until a majority has done it */
 }
@@ -354,7 +354,7 @@ END_TEST
 
 /* --- waiting --- */
 
-/* Who holds it on all servers. */
+/* The holder on all servers. */
 static void held_by_another(unsigned times)
 {
     for (unsigned i = 0; i < SERVERS; i++) {
@@ -362,9 +362,9 @@ static void held_by_another(unsigned times)
     }
 }
 
-START_TEST(waiter_asks_again_when_a_majority_tells_that_the_key_has_changed)
+START_TEST(waiter_tries_again_when_a_majority_reports_a_change_of_the_key)
 {
-    static const char told[] = "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\n";
+    static const char reported[] = "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\n";
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
     claim.wait = true;
@@ -380,19 +380,19 @@ START_TEST(waiter_asks_again_when_a_majority_tells_that_the_key_has_changed)
         CONTRACT_UNTIL(strstr(fake_redis_commands(fakes[i]), "EXISTS a"));
     }
     for (unsigned i = 0; i < SERVERS; i++) {
-        fake_redis_push(fakes[i], text_of(g_strconcat(told, "b\r\n", NULL))); /* for which nobody waits */
-        fake_redis_push(fakes[i], text_of(g_strconcat(told, "a\r\n", NULL)));
+        fake_redis_push(fakes[i], text_of(g_strconcat(reported, "b\r\n", NULL))); /* for which nobody waits */
+        fake_redis_push(fakes[i], text_of(g_strconcat(reported, "a\r\n", NULL)));
     }
     CONTRACT_UNTIL(log.granted);
     const struct redlock *r = (const struct redlock *)contract_backend;
-    fake_redis_push(fakes[0], text_of(g_strconcat(told, "a\r\n", NULL)));
+    fake_redis_push(fakes[0], text_of(g_strconcat(reported, "a\r\n", NULL)));
     CONTRACT_UNTIL(g_hash_table_size(r->changes) > 0);
     ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
     ck_assert_uint_eq(g_hash_table_size(r->changes), 0); /* what one server has told of a name is forgotten with it */
 }
 END_TEST
 
-START_TEST(waiter_that_no_majority_answers_is_told_so)
+START_TEST(waiter_that_no_majority_answers_gets_an_error)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
@@ -505,7 +505,7 @@ static void split_makers(unsigned tries)
     }
 }
 
-START_TEST(directory_that_each_server_has_of_another_maker_is_asked_for_again)
+START_TEST(directory_with_another_maker_on_each_server_is_requested_again)
 {
     struct waited made = {0};
     once(REDLOCK_DIRECTORY, FAKE_REDIS_LATE, FAKE_REDIS_LATE, FAKE_REDIS_LATE);
@@ -513,7 +513,7 @@ START_TEST(directory_that_each_server_has_of_another_maker_is_asked_for_again)
     mount();
     backend_mkdir(contract_backend, "d", NULL, on_done, &made);
     split_makers(1);
-    CONTRACT_UNTIL(made.told);
+    CONTRACT_UNTIL(made.reported);
     ck_assert_int_eq(made.result, BACKEND_OK);
     ck_assert_uint_eq(calls(2, REDLOCK_DIRECTORY), 3);
 }
@@ -530,7 +530,7 @@ START_TEST(directory_of_which_the_makers_stay_split_exists)
     mount();
     backend_mkdir(contract_backend, "d", NULL, on_done, &made);
     split_makers(REDLOCK_TRIES);
-    CONTRACT_UNTIL(made.told);
+    CONTRACT_UNTIL(made.reported);
     ck_assert_int_eq(made.result, BACKEND_EXISTS);
 }
 END_TEST
@@ -577,7 +577,7 @@ START_TEST(directory_that_is_changed_while_it_is_looked_at_is_looked_at_again)
         fake_redis_say(fakes[i], words("ok"));
     }
     await_calls(REDLOCK_LOOK, 3);
-    CONTRACT_UNTIL(made[0].told && made[1].told);
+    CONTRACT_UNTIL(made[0].reported && made[1].reported);
     ck_assert_int_eq(made[1].result, BACKEND_OK);
     ck_assert_int_eq(contract_stat("d").directory.ttl, 5000);
 }
@@ -618,7 +618,7 @@ END_TEST
 /* --- what servers say of themselves --- */
 
 /* The third was started just now, and answers so when it is asked whether it keeps all on its disk. */
-static void mount_young(const char *configuration)
+static void mount_new_servers(const char *configuration)
 {
     fake_redis_rule(fakes[2], "EVAL ", greeting(2, ""), FAKE_REDIS_ALWAYS);
     fake_redis_rule(fakes[2], "CONFIG GET", configuration, FAKE_REDIS_ALWAYS);
@@ -630,7 +630,7 @@ static void mount_young(const char *configuration)
 
 START_TEST(server_that_was_started_lately_votes_if_it_keeps_all_on_its_disk)
 {
-    mount_young(words("appendonly yes appendfsync always"));
+    mount_new_servers(words("appendonly yes appendfsync always"));
     CONTRACT_UNTIL(!says("its vote does not count"));
 }
 END_TEST
@@ -639,7 +639,7 @@ START_TEST(server_that_does_not_say_so_has_no_vote)
 {
     static const char *const replies[] = {FAILS, ":1\r\n", "*1\r\n+appendonly\r\n",
                                           "*4\r\n:1\r\n$3\r\nyes\r\n$11\r\nappendfsync\r\n:1\r\n"};
-    mount_young(replies[_i]);
+    mount_new_servers(replies[_i]);
     ck_assert(says("its vote does not count"));
 }
 END_TEST
@@ -647,7 +647,7 @@ END_TEST
 START_TEST(server_that_keeps_less_than_all_has_no_vote)
 {
     static const char *const lines[] = {"appendonly no appendfsync always", "appendonly yes appendfsync everysec"};
-    mount_young(words(lines[_i]));
+    mount_new_servers(words(lines[_i]));
     ck_assert(says("its vote does not count"));
 }
 END_TEST
@@ -682,7 +682,7 @@ START_TEST(mount_shows_its_servers_and_finds_nothing_of_before)
     char error[256] = "";
     struct redlock_uri uri;
     ck_assert_int_eq(redlock_uri_parse(&uri, "redlock://[::1]:1,localhost:2,127.0.0.1:3/4", error, sizeof error), 0);
-    for (size_t i = 0; i < G_N_ELEMENTS(terms); i++) { /* of which a server may take a part */
+    for (size_t i = 0; i < G_N_ELEMENTS(terms); i++) { /* a server may take a part of this */
         const struct redlock_options options = {.uri = &uri, .ttl = terms[i]};
         struct backend *opened = NULL;
         struct backend_status status;
@@ -703,22 +703,22 @@ int main(void)
     TCase *cases = tcase_create("answers");
     tcase_set_timeout(cases, 60);
     tcase_add_checked_fixture(cases, setup, teardown);
-    tcase_add_test(cases, votes_that_are_split_are_asked_for_again);
+    tcase_add_test(cases, votes_that_are_split_are_repeated);
     tcase_add_test(cases, lock_of_which_the_votes_stay_split_is_busy);
     tcase_add_test(cases, server_that_fails_behind_its_vote_makes_no_majority_of_the_number);
-    tcase_add_test(cases, lock_that_is_deleted_behind_its_vote_is_asked_for_again);
-    tcase_add_test(cases, number_that_no_server_tells_is_the_first);
+    tcase_add_test(cases, lock_that_is_deleted_after_its_vote_is_claimed_again);
+    tcase_add_test(cases, number_that_no_server_knows_is_the_first);
     tcase_add_test(cases, claim_joins_nothing_of_which_no_majority_answers);
     tcase_add_test(cases, holder_leaves_the_lock_to_a_claim_that_is_still_joining);
     tcase_add_test(cases, release_of_which_no_majority_answers_is_unknown);
-    tcase_add_test(cases, waiter_asks_again_when_a_majority_tells_that_the_key_has_changed);
-    tcase_add_test(cases, waiter_that_no_majority_answers_is_told_so);
+    tcase_add_test(cases, waiter_tries_again_when_a_majority_reports_a_change_of_the_key);
+    tcase_add_test(cases, waiter_that_no_majority_answers_gets_an_error);
     tcase_add_test(cases, waiters_of_one_mount_ask_as_one);
     tcase_add_test(cases, waiter_is_converted_where_it_waits);
     tcase_add_test(cases, break_of_a_lock_that_is_waited_for_here_lets_the_waiter_in);
     tcase_add_test(cases, lock_of_another_mount_is_broken_only_if_it_is_the_one_that_is_meant);
     tcase_add_test(cases, break_of_which_no_majority_answers_is_unknown);
-    tcase_add_test(cases, directory_that_each_server_has_of_another_maker_is_asked_for_again);
+    tcase_add_test(cases, directory_with_another_maker_on_each_server_is_requested_again);
     tcase_add_test(cases, directory_of_which_the_makers_stay_split_exists);
     tcase_add_test(cases, change_of_a_directory_of_which_no_majority_answers_is_unknown);
     tcase_add_test(cases, directory_that_is_changed_while_it_is_looked_at_is_looked_at_again);

@@ -1,4 +1,4 @@
-/* check_redlock_vote: what becomes of votes, for how long a server is held off, and addresses of several servers. */
+/* check_redlock_vote: the verdict on votes, how long a server is held off, and URIs of several servers. */
 #include <errno.h>
 #include <string.h>
 

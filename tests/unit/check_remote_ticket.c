@@ -1,6 +1,5 @@
-/* check_remote_ticket: what a mount of a store across a network knows of its tickets,
- * without a server: cycles of waits, which tokens it takes over, and what becomes of a claim
- * that its user gives up.
+/* check_remote_ticket: tickets of a store across a network, without a server: cycles of waits, the ids that a grant may
+ * name, and cancelled claims.
  */
 #include <pthread.h>
 
@@ -41,7 +40,7 @@ static struct remote_ticket *add(unsigned lock, uint64_t lock_owner, bool holds)
     return t;
 }
 
-START_TEST(whole_lock_alone_is_all_of_what_has_no_parts)
+START_TEST(without_ranges_only_the_whole_lock_exists)
 {
     struct remote_ticket *whole = add(1, 1, false), *parts = add(2, 2, true);
 
@@ -105,7 +104,7 @@ END_TEST
 
 /* --- tokens --- */
 
-START_TEST(grant_may_name_what_the_same_lock_owner_holds_at_the_same_place_alone)
+START_TEST(grant_may_name_only_tickets_of_the_same_lock_owner_and_lock)
 {
     struct remote_ticket *held = add(1, 7, true), *t = add(1, 7, false), *lease;
     struct backend_claim claim = {.kind = BACKEND_LEASE, .ttl = 60000};
@@ -128,7 +127,7 @@ END_TEST
 /* --- giving up --- */
 
 static unsigned granted, ended;
-static enum backend_result told;
+static enum backend_result reported;
 
 static void on_granted(void *context, struct backend_ticket *ticket)
 {
@@ -149,7 +148,7 @@ static void on_acquired(void *arg, enum backend_result result, struct backend_ti
                         const struct backend_info *holder)
 {
     (void)arg, (void)ticket, (void)holder;
-    told = result;
+    reported = result;
 }
 
 static struct remote_request *sent[6]; /* of a store that does not answer by itself */
@@ -211,13 +210,13 @@ static void answer(struct remote_ticket *t, const struct remote_answer *answer)
     t->acquiring->on_answer(t->acquiring, answer);
 }
 
-/* What comes of a claim whose user has given up: _i of these.  `first`: it is its first answer, else it had waited.  Of
- * one that is unknown nothing is told before it is undone. */
+/* The answer to a cancelled claim: _i of these.  `first`: it is the claim's first answer; otherwise it had waited.  One
+ * of unknown outcome is undone before anything is reported. */
 static const struct {
     bool first;
     struct remote_answer answer;
     unsigned granted, ended;
-    enum backend_result told;
+    enum backend_result reported;
 } outcomes[] = {
     {true, {.outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED}, 0, 0, BACKEND_UNREACHABLE},
     {true, {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK}, 0, 0, BACKEND_OK},
@@ -235,7 +234,7 @@ START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
                                   .end = 9,
                                   .ttl = 60000,
                                   .wait = true,
-                                  .user = &told};
+                                  .user = &reported};
     struct remote_answer queued = {
         .outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED, .leaf = "", .sent = clock_now()};
     struct remote_answer last = outcomes[_i].answer;
@@ -244,7 +243,7 @@ START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
     g_autofree char *id = g_strdup(held->id); /* `held` goes when t takes its place */
 
     begin_silent();
-    told = BACKEND_DAMAGED;
+    reported = BACKEND_DAMAGED;
     remote_acquire(r, t, on_acquired, NULL);
     if (!outcomes[_i].first) {
         answer(t, &queued);
@@ -258,7 +257,7 @@ START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
     last.segments = shared_beside_exclusive();
     answer(t, &last);
     if (last.outcome == REMOTE_UNKNOWN) {
-        ck_assert_int_eq(told, outcomes[_i].first ? BACKEND_DAMAGED : BACKEND_QUEUED);
+        ck_assert_int_eq(reported, outcomes[_i].first ? BACKEND_DAMAGED : BACKEND_QUEUED);
         ck_assert_uint_eq(ended, 0);
         ck_assert(!backend_cancel(&r->backend, &t->head));
         ck_assert_int_eq(sent[count - 1]->procedure, REMOTE_RELEASE);
@@ -266,7 +265,7 @@ START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
     }
     ck_assert_uint_eq(granted, outcomes[_i].granted);
     ck_assert_uint_eq(ended, outcomes[_i].ended);
-    ck_assert_int_eq(told, outcomes[_i].told);
+    ck_assert_int_eq(reported, outcomes[_i].reported);
     ck_assert_uint_eq(g_hash_table_size(r->tickets), 1);
     end_silent();
 }
@@ -285,18 +284,18 @@ START_TEST(lock_whose_weaker_claim_cannot_be_undone_is_lost)
                                   .lock_owner = 7,
                                   .end = 9,
                                   .ttl = 60000,
-                                  .user = &told};
+                                  .user = &reported};
     const struct remote_answer unknown = {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE};
     struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
-    held->head.user = &told;
+    held->head.user = &reported;
     held->head.mode = _i < 2 ? BACKEND_EXCLUSIVE : BACKEND_SHARED;
     begin_silent();
-    told = BACKEND_DAMAGED;
+    reported = BACKEND_DAMAGED;
     remote_acquire(r, t, on_acquired, NULL);
     answer(t, &unknown);
-    ck_assert_int_eq(told, BACKEND_DAMAGED);
+    ck_assert_int_eq(reported, BACKEND_DAMAGED);
     sent[1]->on_answer(sent[1], &answers[_i]);
-    ck_assert_int_eq(told, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(reported, BACKEND_UNREACHABLE);
     ck_assert_uint_eq(ended, _i < 2);
     ck_assert_uint_eq(count, _i == 0 ? 2 : _i == 1 ? 4 : 3); /* it is tried on */
     ck_assert_uint_eq(g_hash_table_size(r->tickets), _i == 2);
@@ -308,7 +307,7 @@ END_TEST
 START_TEST(weaker_claim_that_others_share_stands)
 {
     struct backend_claim claim = {
-        .kind = BACKEND_FCNTL, .mode = BACKEND_SHARED, .lock_owner = 7, .end = 9, .ttl = 60000, .user = &told};
+        .kind = BACKEND_FCNTL, .mode = BACKEND_SHARED, .lock_owner = 7, .end = 9, .ttl = 60000, .user = &reported};
     const struct remote_answer unknown = {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE},
                                shared = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY};
     struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
@@ -316,22 +315,22 @@ START_TEST(weaker_claim_that_others_share_stands)
     struct remote_answer grant = granted_after(10);
     grant.id = id;
     grant.segments = shared_beside_exclusive();
-    held->head.user = &told;
+    held->head.user = &reported;
     begin_silent();
-    told = BACKEND_DAMAGED;
+    reported = BACKEND_DAMAGED;
     remote_acquire(r, t, on_acquired, NULL);
     answer(t, &unknown);
     sent[1]->on_answer(sent[1], &shared);
-    ck_assert_int_eq(told, BACKEND_DAMAGED);
+    ck_assert_int_eq(reported, BACKEND_DAMAGED);
     ck_assert_int_eq(sent[2]->procedure, REMOTE_ACQUIRE);
     if (_i == 0) {
         answer(t, &grant);
-        ck_assert_int_eq(told, BACKEND_OK);
+        ck_assert_int_eq(reported, BACKEND_OK);
         ck_assert(t->head.joined);
     } else {
         answer(t, &unknown);
         sent[3]->on_answer(sent[3], &shared);
-        ck_assert_int_eq(told, BACKEND_UNREACHABLE);
+        ck_assert_int_eq(reported, BACKEND_UNREACHABLE);
     }
     ck_assert_uint_eq(ended, _i == 1);
     ck_assert_uint_eq(g_hash_table_size(r->tickets), _i == 0);
@@ -359,7 +358,7 @@ END_TEST
 static void on_done(void *arg, enum backend_result result)
 {
     (void)arg;
-    told = result;
+    reported = result;
 }
 
 /* While a server grants nothing, a renewal puts back what was known when it was sent. */
@@ -384,7 +383,7 @@ START_TEST(what_is_changed_while_it_is_renewed_is_renewed_again)
     }
     ck_assert_uint_eq(count, _i ? 3 : 1);
     if (_i) {
-        ck_assert_int_eq(told, BACKEND_OK);
+        ck_assert_int_eq(reported, BACKEND_OK);
         ck_assert_int_eq(sent[2]->procedure, REMOTE_RENEW);
         sent[2]->on_answer(sent[2], &done);
         ck_assert_uint_eq(count, 3);
@@ -394,9 +393,9 @@ START_TEST(what_is_changed_while_it_is_renewed_is_renewed_again)
 END_TEST
 
 /* Its term counts from when it was asked for; the time until it is due, from the answer. */
-START_TEST(what_was_granted_late_is_due_before_its_term_is_over)
+START_TEST(late_grant_reports_due_within_its_term)
 {
-    struct backend_claim claim = {.kind = BACKEND_FLOCK, .ttl = 30000, .due = 10000, .user = &told};
+    struct backend_claim claim = {.kind = BACKEND_FLOCK, .ttl = 30000, .due = 10000, .user = &reported};
     struct remote_answer grant = granted_after(_i ? 25000 : 10);
     struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
     begin_silent();
@@ -409,7 +408,7 @@ START_TEST(what_was_granted_late_is_due_before_its_term_is_over)
         backend_convert(&r->backend, &t->head, &claim, on_done, NULL);
         sent[1]->on_answer(sent[1], &grant);
     }
-    ck_assert_int_eq(told, BACKEND_OK);
+    ck_assert_int_eq(reported, BACKEND_OK);
     ck_assert_int_ge(t->due, clock_now() + (_i ? 1000 : 9900));
     ck_assert_int_le(t->due, _i ? t->head.deadline - 2000 : clock_now() + 10000);
     end_silent();
@@ -417,28 +416,28 @@ START_TEST(what_was_granted_late_is_due_before_its_term_is_over)
 END_TEST
 
 /* Of which nothing is left, or less than a renewal may need. */
-START_TEST(what_was_granted_too_late_is_asked_for_again)
+START_TEST(grant_that_came_too_late_is_requested_again)
 {
-    struct backend_claim claim = {.kind = BACKEND_FLOCK, .ttl = 30000, .due = 10000, .user = &told};
+    struct backend_claim claim = {.kind = BACKEND_FLOCK, .ttl = 30000, .due = 10000, .user = &reported};
     struct remote_answer grant = granted_after(_i ? 29000 : 31000);
     struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
     begin_silent();
-    told = BACKEND_DAMAGED;
+    reported = BACKEND_DAMAGED;
     remote_acquire(r, t, on_acquired, NULL);
     sent[0]->on_answer(sent[0], &grant);
     ck_assert_uint_eq(count, 2);
-    ck_assert_int_eq(told, BACKEND_DAMAGED);
+    ck_assert_int_eq(reported, BACKEND_DAMAGED);
     grant.sent = clock_now();
     sent[1]->on_answer(sent[1], &grant);
-    ck_assert_int_eq(told, BACKEND_OK);
+    ck_assert_int_eq(reported, BACKEND_OK);
     end_silent();
 }
 END_TEST
 
-/* Its end before it was asked for again is told behind its grant. */
-START_TEST(what_is_said_to_have_ended_just_after_its_grant_is_asked_for)
+/* An end before it was requested again is reported after its grant. */
+START_TEST(end_reported_just_after_a_grant_is_verified)
 {
-    struct backend_claim claim = {.kind = BACKEND_FLOCK, .ttl = 30000, .user = &told};
+    struct backend_claim claim = {.kind = BACKEND_FLOCK, .ttl = 30000, .user = &reported};
     struct remote_answer renewed = {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = clock_now()};
     struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
     enum backend_end why = _i ? BACKEND_EXPIRED : BACKEND_LOST;
@@ -472,20 +471,20 @@ int main(void)
 
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, whole_lock_alone_is_all_of_what_has_no_parts);
+    tcase_add_test(tcase, without_ranges_only_the_whole_lock_exists);
     tcase_add_loop_test(tcase, cycle_of_any_length_that_is_searched_is_found, 0, 5);
     tcase_add_test(tcase, chain_without_an_end_at_itself_is_no_cycle);
     tcase_add_test(tcase, chain_of_30000_waits_does_not_exhaust_a_small_stack);
-    tcase_add_test(tcase, grant_may_name_what_the_same_lock_owner_holds_at_the_same_place_alone);
+    tcase_add_test(tcase, grant_may_name_only_tickets_of_the_same_lock_owner_and_lock);
     tcase_add_loop_test(tcase, claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered, 0,
                         G_N_ELEMENTS(outcomes));
     tcase_add_loop_test(tcase, lock_whose_weaker_claim_cannot_be_undone_is_lost, 0, 3);
     tcase_add_loop_test(tcase, weaker_claim_that_others_share_stands, 0, 2);
     tcase_add_test(tcase, claim_is_given_up_at_once_where_its_lock_owner_has_no_other);
     tcase_add_loop_test(tcase, what_is_changed_while_it_is_renewed_is_renewed_again, 0, 3);
-    tcase_add_loop_test(tcase, what_was_granted_late_is_due_before_its_term_is_over, 0, 3);
-    tcase_add_loop_test(tcase, what_was_granted_too_late_is_asked_for_again, 0, 2);
-    tcase_add_loop_test(tcase, what_is_said_to_have_ended_just_after_its_grant_is_asked_for, 0, 2);
+    tcase_add_loop_test(tcase, late_grant_reports_due_within_its_term, 0, 3);
+    tcase_add_loop_test(tcase, grant_that_came_too_late_is_requested_again, 0, 2);
+    tcase_add_loop_test(tcase, end_reported_just_after_a_grant_is_verified, 0, 2);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

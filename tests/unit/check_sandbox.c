@@ -1,5 +1,4 @@
-/* What the sandbox forbids, and what it leaves: each case makes one in a child,
- * and tries. */
+/* What the sandbox forbids and allows: each case enters one in a child, and tries. */
 #include "config.h"
 
 #include <dirent.h>
@@ -81,8 +80,8 @@ static int attempt_nothing(const void *arg)
     return 0;
 }
 
-/* What follows a word in the description of a sandbox; NULL: it has no such part, as
- * in some kernels and with sanitizers.  To be freed. */
+/* The text after a word in the description of a sandbox, to be freed; NULL: it has no such part, as in some kernels and
+ * with sanitizers. */
 static char *part(const char *word)
 {
     struct sandbox *seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -118,7 +117,7 @@ START_TEST(call_that_is_not_needed_is_not_there)
 }
 END_TEST
 
-/* What is needed to reach a server and to look up its name. */
+/* The calls that reach a server and look up its name. */
 static const long for_names[] = {SYS_connect, SYS_newfstatat, SYS_statx, SYS_faccessat};
 
 START_TEST(server_with_a_path_opens_no_other_calls)
@@ -260,7 +259,7 @@ START_TEST(without_a_store_no_file_is_made)
 }
 END_TEST
 
-START_TEST(store_that_is_not_there_is_told)
+START_TEST(store_that_is_not_there_is_reported)
 {
     policy.directory = "/nonexistent/store";
     pid_t child = fork();
@@ -656,7 +655,7 @@ static void add_files(Suite *suite)
     tcase_add_loop_test(files, file_outside_the_store_stays_as_it_is, 0, G_N_ELEMENTS(attempts));
     tcase_add_test(files, file_of_the_store_stays_in_it);
     tcase_add_test(files, without_a_store_no_file_is_made);
-    tcase_add_test(files, store_that_is_not_there_is_told);
+    tcase_add_test(files, store_that_is_not_there_is_reported);
     tcase_add_test(files, other_ports_are_closed_where_the_kernel_can_tell);
 }
 

@@ -1,4 +1,4 @@
-/* When the loop awaits the next request awake, by a clock of the test's own. */
+/* When the loop actively waits for the next request, by a clock of the test. */
 #include "fs/daemon/spin.h"
 #include "tests/support/check_main.h"
 

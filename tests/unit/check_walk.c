@@ -168,7 +168,7 @@ START_TEST(process_with_the_file_open_is_found)
 }
 END_TEST
 
-START_TEST(file_is_told_once_for_each_process)
+START_TEST(file_is_reported_once_for_each_process)
 {
     int fds[] = {open(path, O_RDONLY | O_CLOEXEC), open(path, O_RDONLY | O_CLOEXEC),
                  open(other_path, O_RDONLY | O_CLOEXEC)};
@@ -326,7 +326,7 @@ START_TEST(descriptor_in_a_socket_is_noticed)
 END_TEST
 
 /* Another program of this machine may just have one on its way, but not each time. */
-START_TEST(nothing_in_a_socket_is_no_doubt)
+START_TEST(empty_socket_is_no_uncertainty)
 {
     int tries = 0;
     do {
@@ -435,14 +435,14 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, process_with_the_file_open_is_found);
-    tcase_add_test(cases, file_is_told_once_for_each_process);
+    tcase_add_test(cases, file_is_reported_once_for_each_process);
     tcase_add_test(cases, other_files_of_a_device_are_found_together);
     tcase_add_test(cases, process_whose_first_thread_has_exited_is_found);
     tcase_add_test(cases, thread_with_descriptors_of_its_own_is_found);
     tcase_add_test(cases, process_of_another_mount_namespace_is_found);
     tcase_add_test(cases, process_of_a_pid_namespace_below_is_found);
     tcase_add_test(cases, descriptor_in_a_socket_is_noticed);
-    tcase_add_test(cases, nothing_in_a_socket_is_no_doubt);
+    tcase_add_test(cases, empty_socket_is_no_uncertainty);
     tcase_add_test(cases, chain_of_processes_is_never_missed_twice);
     tcase_add_test(cases, process_that_cannot_be_looked_into_is_unseen);
     tcase_add_test(cases, walk_opens_two_directories_for_each_process);

@@ -1,4 +1,4 @@
-/* conn_fixture: a redis_conn on a loop of its own, and what it tells. */
+/* conn_fixture: a redis_conn on a loop of its own, and a record of its events. */
 #include "tests/unit/conn_fixture.h"
 
 #include <signal.h>
@@ -9,7 +9,7 @@
 struct ev_loop *conn_loop;
 struct redis_conn *conn;
 struct redis_conn_options conn_options;
-struct conn_told conn_told;
+struct conn_reported conn_reported;
 
 const struct redis_script conn_scripts[] = {
     {"count", "return redis.call('INCR', KEYS[1])", true},
@@ -17,48 +17,48 @@ const struct redis_script conn_scripts[] = {
 };
 
 static unsigned answers;
-static clock_ms patience;
+static clock_ms time_limit;
 
 static void on_up(void *context)
 {
     (void)context;
     ck_assert(redis_conn_is_up(conn));
     ck_assert_str_eq(redis_conn_error(conn), "");
-    conn_told.ups++;
-    if (conn_told.on_up)
-        conn_told.on_up();
+    conn_reported.ups++;
+    if (conn_reported.on_up)
+        conn_reported.on_up();
 }
 
 static void on_down(void *context, const char *why)
 {
     (void)context;
     ck_assert(!redis_conn_is_up(conn));
-    conn_told.downs++;
-    g_strlcpy(conn_told.why, why, sizeof(conn_told.why));
+    conn_reported.downs++;
+    g_strlcpy(conn_reported.why, why, sizeof(conn_reported.why));
 }
 
 static void on_message(void *context, const char *data, size_t length)
 {
     (void)context;
-    conn_told.messages++;
-    g_snprintf(conn_told.message, sizeof(conn_told.message), "%.*s", (int)length, data);
+    conn_reported.messages++;
+    g_snprintf(conn_reported.message, sizeof(conn_reported.message), "%.*s", (int)length, data);
 }
 
 static void on_changed(void *context, const char *key, size_t length)
 {
     (void)context;
     if (key) {
-        conn_told.changes++;
-        g_snprintf(conn_told.key, sizeof(conn_told.key), "%.*s", (int)length, key);
+        conn_reported.changes++;
+        g_snprintf(conn_reported.key, sizeof(conn_reported.key), "%.*s", (int)length, key);
     } else {
-        conn_told.all_changes++;
+        conn_reported.all_changes++;
     }
 }
 
 static clock_ms on_needed(void *context)
 {
     (void)context;
-    return conn_told.needed ? conn_told.needed : CLOCK_NEVER;
+    return conn_reported.needed ? conn_reported.needed : CLOCK_NEVER;
 }
 
 static const struct redis_conn_events events = {
@@ -68,7 +68,7 @@ void conn_setup(void)
 {
     signal(SIGPIPE, SIG_IGN);
     log_set_level(LOG_LEVEL_ERROR);
-    conn_told = (struct conn_told){0};
+    conn_reported = (struct conn_reported){0};
     answers = 0;
     conn_options = (struct redis_conn_options){.timeout = 5000,
                                                .command_timeout = 500,
@@ -86,9 +86,9 @@ void conn_teardown(void)
     ev_loop_destroy(conn_loop);
 }
 
-void conn_patience(void)
+void conn_restart_time_limit(void)
 {
-    patience = clock_now() + 20000;
+    time_limit = clock_now() + 20000;
 }
 
 void conn_open_given(void)
@@ -96,7 +96,7 @@ void conn_open_given(void)
     conn = redis_conn_new(&conn_options, conn_scripts, 2);
     ck_assert(!redis_conn_is_up(conn));
     redis_conn_start(conn, conn_loop, &events, NULL);
-    conn_patience();
+    conn_restart_time_limit();
 }
 
 void conn_open(const char *socket)
@@ -130,7 +130,7 @@ static void turn(int64_t milliseconds)
 
 void conn_turn(void)
 {
-    ck_assert_msg(clock_now() < patience, "nothing comes; %s",
+    ck_assert_msg(clock_now() < time_limit, "nothing comes; %s",
                   redis_conn_is_up(conn) ? "it is up" : redis_conn_error(conn));
     turn(1000);
 }

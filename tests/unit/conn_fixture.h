@@ -1,4 +1,4 @@
-/* conn_fixture: a redis_conn on a loop of its own, and what it tells. */
+/* conn_fixture: a redis_conn on a loop of its own, and a record of its events. */
 #ifndef TESTS_UNIT_CONN_FIXTURE_H
 #define TESTS_UNIT_CONN_FIXTURE_H
 
@@ -15,15 +15,15 @@ extern struct redis_conn_options conn_options;
 
 /* The scripts of `conn`. */
 extern const struct redis_script conn_scripts[];
-#define CONN_COUNT (&conn_scripts[0]) /* KEYS[1] is counted up, and told; it is believed */
-#define CONN_ECHO (&conn_scripts[1])  /* ARGV[1] is told */
+#define CONN_COUNT (&conn_scripts[0]) /* counts KEYS[1] up and returns it; replicas must confirm */
+#define CONN_ECHO (&conn_scripts[1])  /* returns ARGV[1] */
 
-extern struct conn_told {
+extern struct conn_reported {
     unsigned ups, downs, messages, changes, all_changes;
     char why[256], message[64], key[64];
     void (*on_up)(void);
-    clock_ms needed; /* by when it is to be up; 0: never */
-} conn_told;
+    clock_ms needed; /* the deadline for a connection; 0: none */
+} conn_reported;
 
 struct conn_answer {
     unsigned times; /* that it came: 1 */
@@ -48,13 +48,14 @@ void conn_open_host(const char *host, uint16_t port);
 /* The same as conn_options.uri says. */
 void conn_open_given(void);
 
-/* One turn of the loop; ends the check 20 s after the last call of conn_patience: what is slow is not stuck. */
+/* One turn of the loop; ends the check 20 s after the last call of conn_restart_time_limit: what is slow is not stuck.
+ */
 void conn_turn(void);
-void conn_patience(void);
+void conn_restart_time_limit(void);
 
 #define CONN_UNTIL(condition)                                                                                          \
     do {                                                                                                               \
-        conn_patience();                                                                                               \
+        conn_restart_time_limit();                                                                                     \
         while (!(condition))                                                                                           \
             conn_turn();                                                                                               \
     } while (0)

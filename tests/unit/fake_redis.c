@@ -1,4 +1,4 @@
-/* fake_redis: a Redis server that misbehaves as it is told, on the check's loop. */
+/* fake_redis: a Redis server whose faults a check sets; see fake_redis.h. */
 #include "tests/unit/fake_redis.h"
 
 #include <check.h>

@@ -1,7 +1,7 @@
-/* fake_redis: a Redis server that misbehaves as it is told, on the check's loop.
+/* fake_redis: a Redis server whose faults a check sets, on the check's loop.
  *
- * It answers what a connection asks before it is up, and any other command with
- * the number of such commands so far; a rule may answer otherwise.
+ * It answers the first requests of a connection, and any other command with the number of such commands so far; a rule
+ * may set another answer.
  */
 #ifndef TESTS_UNIT_FAKE_REDIS_H
 #define TESTS_UNIT_FAKE_REDIS_H
@@ -14,7 +14,7 @@ struct ev_loop;
 struct fake_redis;
 
 /* What a rule may do besides sending the bytes of a reply. */
-extern const char FAKE_REDIS_SILENT[]; /* no answer, nor to anything after it on this connection */
+extern const char FAKE_REDIS_SILENT[]; /* no answer to this and any later command on this connection */
 extern const char FAKE_REDIS_LATE[];   /* no answer; it comes with another rule's bytes */
 extern const char FAKE_REDIS_CLOSE[];  /* ends the connection */
 extern const char FAKE_REDIS_RESET[];  /* the same with RST */

@@ -9,7 +9,7 @@
 #include "backend/log.h"
 #include "backend/redis/private.h"
 
-#define PATIENCE 20000 /* ms, for each wait */
+#define TIME_LIMIT 20000 /* ms, for each wait */
 
 struct ev_loop *hosts_loop;
 struct redis_server *hosts_server;
@@ -17,85 +17,85 @@ struct redis_options hosts_options;
 GPtrArray *hosts_gone;
 
 static struct backend *mounts[HOSTS];
-static GPtrArray *all_told;
+static GPtrArray *all_records;
 static redisContext *spy;
 static unsigned number;
-static clock_ms patience;
+static clock_ms time_limit;
 
-/* --- what is told --- */
+/* --- events --- */
 
-static void note(struct told *told)
+static void note(struct hosts_record *record)
 {
-    told->when = ++number;
-    told->at = clock_now();
+    record->when = ++number;
+    record->at = clock_now();
 }
 
-struct told *hosts_of_lock_owner(unsigned mount, const char *name, uint64_t lock_owner)
+struct hosts_record *hosts_of_lock_owner(unsigned mount, const char *name, uint64_t lock_owner)
 {
-    for (guint i = 0; i < all_told->len; i++) {
-        struct told *told = all_told->pdata[i];
+    for (guint i = 0; i < all_records->len; i++) {
+        struct hosts_record *record = all_records->pdata[i];
 
-        if (told->ticket && told->answered && (told->granted || told->result == BACKEND_OK) && lock_owner &&
-            told->lock_owner == lock_owner && told->mount == mount && strcmp(told->name, name) == 0)
-            return told;
+        if (record->ticket && record->answered && (record->granted || record->result == BACKEND_OK) && lock_owner &&
+            record->lock_owner == lock_owner && record->mount == mount && strcmp(record->name, name) == 0)
+            return record;
     }
     return NULL;
 }
 
-/* What its lock owner held before is this one's now.  After a forged answer there may be several, whose ends are still
- * to be told: which of them it is does not show, so none is used any more. */
-static void take_over(struct told *told, struct backend_ticket *ticket)
+/* The ticket takes over its lock owner's earlier one.  After a forged answer there may be several, whose ends follow:
+ * it is not known which one it took over, so none is used any more. */
+static void take_over(struct hosts_record *record, struct backend_ticket *ticket)
 {
-    struct told *before;
-    told->ticket = NULL;
-    while (ticket->joined && (before = hosts_of_lock_owner(told->mount, told->name, told->lock_owner)))
+    struct hosts_record *before;
+    record->ticket = NULL;
+    while (ticket->joined && (before = hosts_of_lock_owner(record->mount, record->name, record->lock_owner)))
         before->ticket = NULL;
-    told->ticket = ticket;
+    record->ticket = ticket;
 }
 
 static void on_granted(void *context, struct backend_ticket *ticket)
 {
-    struct told *told = ticket->user;
+    struct hosts_record *record = ticket->user;
 
     (void)context;
     ck_assert(ticket->held);
     ck_assert_msg(ticket->deadline > clock_now(), "granted when it is over");
-    told->granted++;
-    take_over(told, ticket);
-    note(told);
+    record->granted++;
+    take_over(record, ticket);
+    note(record);
 }
 
 static void on_due(void *context, struct backend_ticket *ticket)
 {
-    struct told *told = ticket->user;
+    struct hosts_record *record = ticket->user;
     struct backend_renewal renewal = {.ticket = ticket, .ttl = ticket->ttl, .due = ticket->ttl / 3};
 
     (void)context;
-    if (told && told->renews)
-        backend_renew(mounts[told->mount], &renewal, 1);
+    if (record && record->renews)
+        backend_renew(mounts[record->mount], &renewal, 1);
 }
 
 static void on_ended(void *context, struct backend_ticket *ticket, enum backend_end why)
 {
-    struct told *told = ticket->user;
+    struct hosts_record *record = ticket->user;
 
     (void)context;
-    if (!told)
+    if (!record)
         return; /* one that was recovered */
-    told->ended++;
-    told->why = why;
-    told->deadline = ticket->deadline;
-    told->ticket = NULL;
-    note(told);
+    record->ended++;
+    record->why = why;
+    record->deadline = ticket->deadline;
+    record->ticket = NULL;
+    note(record);
 }
 
 static void on_wanted(void *context, struct backend_ticket *ticket)
 {
-    struct told *told = ticket->user;
+    struct hosts_record *record = ticket->user;
 
     (void)context;
-    if (told)
-        told->wanted++;
+    if (record)
+        record->wanted++;
 }
 
 static bool on_watched(void *context, const char *name)
@@ -132,9 +132,9 @@ void hosts_setup_with(const char *const *arguments)
                                                     .command_timeout = HOSTS_COMMAND_TIMEOUT,
                                                     .connect_timeout = HOSTS_COMMAND_TIMEOUT,
                                                     .uri.path = (char *)redis_server_socket(hosts_server)}};
-    all_told = g_ptr_array_new_with_free_func(g_free);
+    all_records = g_ptr_array_new_with_free_func(g_free);
     hosts_gone = g_ptr_array_new_with_free_func(g_free);
-    hosts_patience();
+    hosts_restart_time_limit();
 }
 
 void hosts_setup(void)
@@ -163,7 +163,7 @@ void hosts_teardown(void)
         redisFree(spy);
     spy = NULL;
     ev_loop_destroy(hosts_loop);
-    g_ptr_array_unref(all_told);
+    g_ptr_array_unref(all_records);
     g_ptr_array_unref(hosts_gone);
     redis_server_free(hosts_server);
 }
@@ -183,11 +183,11 @@ struct backend *hosts_mount(unsigned mount)
 
 void hosts_close(unsigned mount)
 {
-    for (guint i = 0; i < all_told->len; i++) {
-        struct told *told = all_told->pdata[i];
+    for (guint i = 0; i < all_records->len; i++) {
+        struct hosts_record *record = all_records->pdata[i];
 
-        if (told->mount == mount)
-            told->ticket = NULL;
+        if (record->mount == mount)
+            record->ticket = NULL;
     }
     backend_free(mounts[mount]);
     mounts[mount] = NULL;
@@ -240,13 +240,13 @@ static void turn(int64_t milliseconds)
 
 void hosts_turn(void)
 {
-    ck_assert_msg(clock_now() < patience, "waited %d s for what did not happen", PATIENCE / 1000);
+    ck_assert_msg(clock_now() < time_limit, "waited %d s for what did not happen", TIME_LIMIT / 1000);
     turn(100);
 }
 
-void hosts_patience(void)
+void hosts_restart_time_limit(void)
 {
-    patience = clock_now() + PATIENCE;
+    time_limit = clock_now() + TIME_LIMIT;
 }
 
 void hosts_pass(int64_t milliseconds)
@@ -262,30 +262,30 @@ void hosts_pass(int64_t milliseconds)
 static void on_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
                         const struct backend_info *holder)
 {
-    struct told *told = arg;
+    struct hosts_record *record = arg;
 
-    ck_assert_msg(!told->answered, "answered twice");
-    told->answered = true;
-    told->result = result;
-    told->ticket = ticket;
+    ck_assert_msg(!record->answered, "answered twice");
+    record->answered = true;
+    record->result = result;
+    record->ticket = ticket;
     if (result == BACKEND_OK)
-        take_over(told, ticket);
+        take_over(record, ticket);
     if (holder) {
-        told->holder = *holder;
-        told->holder.meta = told->holder.content = NULL;
+        record->holder = *holder;
+        record->holder.meta = record->holder.content = NULL;
     }
-    note(told);
+    note(record);
 }
 
 void hosts_until_open(unsigned mount)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_GRACE);
-    struct told *told;
-    while ((told = hosts_acquire(mount, "open", &claim))->result == BACKEND_GRACE) {
+    struct hosts_record *record;
+    while ((record = hosts_acquire(mount, "open", &claim))->result == BACKEND_GRACE) {
         hosts_pass(20);
     }
-    ck_assert_int_eq(told->result, BACKEND_OK);
-    ck_assert_int_eq(hosts_release(told), BACKEND_OK);
+    ck_assert_int_eq(record->result, BACKEND_OK);
+    ck_assert_int_eq(hosts_release(record), BACKEND_OK);
 }
 
 struct backend_claim hosts_claim(enum backend_kind kind, int64_t ttl)
@@ -293,95 +293,95 @@ struct backend_claim hosts_claim(enum backend_kind kind, int64_t ttl)
     return (struct backend_claim){.kind = kind, .ttl = ttl, .due = ttl / 3, .end = BACKEND_RANGE_MAX};
 }
 
-struct told *hosts_ask(unsigned mount, const char *name, const struct backend_claim *claim)
+struct hosts_record *hosts_request(unsigned mount, const char *name, const struct backend_claim *claim)
 {
-    struct told *told = g_new0(struct told, 1);
+    struct hosts_record *record = g_new0(struct hosts_record, 1);
     struct backend_claim own = *claim;
 
-    g_ptr_array_add(all_told, told);
-    own.user = told;
-    told->mount = mount;
-    told->name = g_intern_string(name);
-    told->lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
-    told->renews = true;
-    told->ticket = backend_acquire(hosts_mount(mount), name, &own, on_acquired, told);
-    return told;
+    g_ptr_array_add(all_records, record);
+    own.user = record;
+    record->mount = mount;
+    record->name = g_intern_string(name);
+    record->lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
+    record->renews = true;
+    record->ticket = backend_acquire(hosts_mount(mount), name, &own, on_acquired, record);
+    return record;
 }
 
-struct told *hosts_acquire(unsigned mount, const char *name, const struct backend_claim *claim)
+struct hosts_record *hosts_acquire(unsigned mount, const char *name, const struct backend_claim *claim)
 {
-    struct told *told = hosts_ask(mount, name, claim);
+    struct hosts_record *record = hosts_request(mount, name, claim);
 
-    HOSTS_UNTIL(told->answered);
-    return told;
+    HOSTS_UNTIL(record->answered);
+    return record;
 }
 
-struct told *hosts_get(unsigned mount, const char *name, int64_t ttl)
+struct hosts_record *hosts_get(unsigned mount, const char *name, int64_t ttl)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, ttl);
-    struct told *told = hosts_acquire(mount, name, &claim);
+    struct hosts_record *record = hosts_acquire(mount, name, &claim);
 
-    ck_assert_msg(told->result == BACKEND_OK, "%s: %s", name, backend_result_name(told->result));
-    return told;
+    ck_assert_msg(record->result == BACKEND_OK, "%s: %s", name, backend_result_name(record->result));
+    return record;
 }
 
-struct told *hosts_queue(unsigned mount, const char *name, enum backend_mode mode, int64_t ttl)
+struct hosts_record *hosts_queue(unsigned mount, const char *name, enum backend_mode mode, int64_t ttl)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, ttl);
-    struct told *told;
+    struct hosts_record *record;
 
     claim.mode = mode;
     claim.wait = true;
-    told = hosts_acquire(mount, name, &claim);
-    ck_assert_msg(told->result == BACKEND_QUEUED, "%s: %s", name, backend_result_name(told->result));
-    return told;
+    record = hosts_acquire(mount, name, &claim);
+    ck_assert_msg(record->result == BACKEND_QUEUED, "%s: %s", name, backend_result_name(record->result));
+    return record;
 }
 
 void hosts_on_done(void *arg, enum backend_result result)
 {
     struct hosts_done *done = arg;
 
-    ck_assert_msg(!done->told, "completed twice");
-    *done = (struct hosts_done){.told = true, .result = result};
+    ck_assert_msg(!done->called, "completed twice");
+    *done = (struct hosts_done){.called = true, .result = result};
 }
 
 static enum backend_result wait_for(struct hosts_done *done)
 {
-    HOSTS_UNTIL(done->told);
+    HOSTS_UNTIL(done->called);
     return done->result;
 }
 
-enum backend_result hosts_release(struct told *told)
+enum backend_result hosts_release(struct hosts_record *record)
 {
     struct hosts_done done = {0};
-    struct backend_ticket *ticket = told->ticket;
+    struct backend_ticket *ticket = record->ticket;
 
     ck_assert_ptr_nonnull(ticket);
-    told->ticket = NULL;
-    backend_release(mounts[told->mount], ticket, hosts_on_done, &done);
+    record->ticket = NULL;
+    backend_release(mounts[record->mount], ticket, hosts_on_done, &done);
     return wait_for(&done);
 }
 
 enum backend_result hosts_unlock(unsigned mount, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end)
 {
-    struct told *told = hosts_of_lock_owner(mount, name, lock_owner);
+    struct hosts_record *record = hosts_of_lock_owner(mount, name, lock_owner);
     struct hosts_done done = {0};
 
-    if (!told)
+    if (!record)
         return BACKEND_OK;
     if (start == 0 && end == BACKEND_RANGE_MAX)
-        return hosts_release(told);
-    if (!backend_release_range(mounts[mount], told->ticket, start, end, hosts_on_done, &done))
-        told->ticket = NULL;
+        return hosts_release(record);
+    if (!backend_release_range(mounts[mount], record->ticket, start, end, hosts_on_done, &done))
+        record->ticket = NULL;
     return wait_for(&done);
 }
 
-void hosts_let_go(struct told *told)
+void hosts_drop(struct hosts_record *record)
 {
-    struct backend_ticket *ticket = told->ticket;
+    struct backend_ticket *ticket = record->ticket;
 
-    told->ticket = NULL;
-    backend_release(mounts[told->mount], ticket, NULL, NULL);
+    record->ticket = NULL;
+    backend_release(mounts[record->mount], ticket, NULL, NULL);
 }
 
 enum backend_result hosts_mkdir(unsigned mount, const char *name, const struct backend_directory *directory)
@@ -408,21 +408,22 @@ enum backend_result hosts_revoke(unsigned mount, const char *name, uint64_t fenc
     return wait_for(&done);
 }
 
-enum backend_result hosts_rename(struct told *told, const char *name)
+enum backend_result hosts_rename(struct hosts_record *record, const char *name)
 {
-    return hosts_rename_over(told, name, NULL);
+    return hosts_rename_over(record, name, NULL);
 }
 
-enum backend_result hosts_rename_over(struct told *told, const char *name, struct told *replaced)
+enum backend_result hosts_rename_over(struct hosts_record *record, const char *name, struct hosts_record *replaced)
 {
     struct hosts_done done = {0};
 
-    backend_rename(mounts[told->mount], told->ticket, name, replaced ? replaced->ticket : NULL, hosts_on_done, &done);
+    backend_rename(mounts[record->mount], record->ticket, name, replaced ? replaced->ticket : NULL, hosts_on_done,
+                   &done);
     return wait_for(&done);
 }
 
 struct known {
-    bool told;
+    bool called;
     struct backend_info info;
 };
 
@@ -431,7 +432,7 @@ static void on_known(void *arg, enum backend_result result, const struct backend
     struct known *known = arg;
 
     ck_assert_msg(result == BACKEND_OK, "stat: %s", backend_result_name(result));
-    known->told = true;
+    known->called = true;
     known->info = *info;
     known->info.meta = known->info.content = NULL;
 }
@@ -441,7 +442,7 @@ struct backend_info hosts_stat(unsigned mount, const char *name)
     struct known known = {0};
 
     backend_stat(hosts_mount(mount), name, on_known, &known);
-    HOSTS_UNTIL(known.told);
+    HOSTS_UNTIL(known.called);
     return known.info;
 }
 
@@ -469,7 +470,7 @@ void hosts_spy(void)
     freeReplyObject(reply);
 }
 
-unsigned hosts_heard(const char *what, unsigned *ret_channels)
+unsigned hosts_messages(const char *what, unsigned *ret_channels)
 {
     GHashTable *channels = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     unsigned heard = 0;

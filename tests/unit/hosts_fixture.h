@@ -1,7 +1,6 @@
 /* hosts_fixture: several mounts of one real Redis server, on one loop.
  *
- * Each mount is a Redis backend of its own.  What it tells
- * of a ticket is noted in the ticket's `struct told`.
+ * Each mount is a Redis backend of its own.  The answers and events of a ticket are in its struct hosts_record.
  */
 #ifndef TESTS_UNIT_HOSTS_FIXTURE_H
 #define TESTS_UNIT_HOSTS_FIXTURE_H
@@ -30,7 +29,7 @@ extern struct redis_options hosts_options;
 /* Names of backend_watch, of any mount, that are gone. */
 extern GPtrArray *hosts_gone;
 
-struct told {
+struct hosts_record {
     unsigned mount;
     struct backend_ticket *ticket; /* NULL: refused, released or ended */
     bool answered;
@@ -68,13 +67,14 @@ void hosts_until_forgotten(unsigned mount, int64_t term);
 /* It grants what is new again. */
 void hosts_until_open(unsigned mount);
 
-/* One turn of the loop; ends the check 20 s after the last call of hosts_patience: what is slow is not stuck. */
+/* One turn of the loop; ends the check 20 s after the last call of hosts_restart_time_limit: what is slow is not stuck.
+ */
 void hosts_turn(void);
-void hosts_patience(void);
+void hosts_restart_time_limit(void);
 
 #define HOSTS_UNTIL(condition)                                                                                         \
     do {                                                                                                               \
-        hosts_patience();                                                                                              \
+        hosts_restart_time_limit();                                                                                    \
         while (!(condition))                                                                                           \
             hosts_turn();                                                                                              \
     } while (0)
@@ -84,37 +84,37 @@ void hosts_pass(int64_t milliseconds);
 
 struct backend_claim hosts_claim(enum backend_kind kind, int64_t ttl);
 /* Asks; the answer comes later.  The structure ends with the check. */
-struct told *hosts_ask(unsigned mount, const char *name, const struct backend_claim *claim);
+struct hosts_record *hosts_request(unsigned mount, const char *name, const struct backend_claim *claim);
 /* Waits for the answer. */
-struct told *hosts_acquire(unsigned mount, const char *name, const struct backend_claim *claim);
+struct hosts_record *hosts_acquire(unsigned mount, const char *name, const struct backend_claim *claim);
 /* An exclusive lease, which must be granted. */
-struct told *hosts_get(unsigned mount, const char *name, int64_t ttl);
+struct hosts_record *hosts_get(unsigned mount, const char *name, int64_t ttl);
 /* A flock that waits, which must be queued. */
-struct told *hosts_queue(unsigned mount, const char *name, enum backend_mode mode, int64_t ttl);
+struct hosts_record *hosts_queue(unsigned mount, const char *name, enum backend_mode mode, int64_t ttl);
 
 /* Each waits for the answer. */
-enum backend_result hosts_release(struct told *told);
+enum backend_result hosts_release(struct hosts_record *record);
 /* Byte ranges of a lock owner, if it holds any. */
 enum backend_result hosts_unlock(unsigned mount, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end);
 enum backend_result hosts_mkdir(unsigned mount, const char *name, const struct backend_directory *directory);
 enum backend_result hosts_set_directory(unsigned mount, const char *name, const struct backend_directory *directory);
 enum backend_result hosts_revoke(unsigned mount, const char *name, uint64_t fence);
-enum backend_result hosts_rename(struct told *told, const char *name);
-enum backend_result hosts_rename_over(struct told *told, const char *name, struct told *replaced);
+enum backend_result hosts_rename(struct hosts_record *record, const char *name);
+enum backend_result hosts_rename_over(struct hosts_record *record, const char *name, struct hosts_record *replaced);
 struct backend_info hosts_stat(unsigned mount, const char *name); /* without meta and content */
 
-/* Does not wait, nor tell. */
-void hosts_let_go(struct told *told);
+/* No wait, and no report. */
+void hosts_drop(struct hosts_record *record);
 
 /* For other calls: a completion that sets what `arg` points to. */
 struct hosts_done {
-    bool told;
+    bool called;
     enum backend_result result;
 };
 void hosts_on_done(void *arg, enum backend_result result);
 
 /* That with which a lock owner holds, or NULL. */
-struct told *hosts_of_lock_owner(unsigned mount, const char *name, uint64_t lock_owner);
+struct hosts_record *hosts_of_lock_owner(unsigned mount, const char *name, uint64_t lock_owner);
 
 bool hosts_exists(const char *key);
 /* Whether the string at `key` is `value`. */
@@ -123,6 +123,6 @@ bool hosts_is(const char *key, const char *value);
 /* Hears all messages to mounts from now on. */
 void hosts_spy(void);
 /* Those since the last call that begin with `what` ("g ": it holds), and of those how many channels. */
-unsigned hosts_heard(const char *what, unsigned *ret_channels);
+unsigned hosts_messages(const char *what, unsigned *ret_channels);
 
 #endif

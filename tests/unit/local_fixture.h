@@ -1,5 +1,5 @@
-/* local_fixture: a local backend in a scratch directory, started on the loop of
- * the contract's driver, which can crash, restart and reboot. */
+/* local_fixture: a local backend in a scratch directory, started on the loop of the contract's driver, which can crash,
+ * restart and reboot. */
 #ifndef TESTS_UNIT_LOCAL_FIXTURE_H
 #define TESTS_UNIT_LOCAL_FIXTURE_H
 

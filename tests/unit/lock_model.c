@@ -43,7 +43,7 @@ void lock_model_ask(struct model_ticket *t, unsigned first, unsigned last)
     }
 }
 
-static bool kin(const struct model_ticket *a, const struct model_ticket *b)
+static bool compatible(const struct model_ticket *a, const struct model_ticket *b)
 {
     return a->lock_owner && b->lock_owner ? a->lock_owner == b->lock_owner : a->handle && a->handle == b->handle;
 }
@@ -51,7 +51,7 @@ static bool kin(const struct model_ticket *a, const struct model_ticket *b)
 /* The first cell in which `a` excludes `b`; MODEL_CELLS: none. */
 static unsigned conflict_at(const struct model_ticket *a, const struct model_ticket *b)
 {
-    unsigned c = kin(a, b) ? MODEL_CELLS : 0;
+    unsigned c = compatible(a, b) ? MODEL_CELLS : 0;
     while (c < MODEL_CELLS && (a->cells[c] == MODEL_FREE || b->cells[c] == MODEL_FREE ||
                                (a->cells[c] == BACKEND_SHARED && b->cells[c] == BACKEND_SHARED))) {
         c++;
@@ -80,7 +80,8 @@ static bool waits_for(const struct lock_model *m, const struct model_ticket *wai
     unsigned holders = lock_model_tickets(m, t->lock, true, held);
     bool waits = false;
     for (unsigned k = 0; k < holders; k++) {
-        waits |= kin(held[k], t) && (conflict(held[k], waiter) || (has_whole(held[k]) && !kin(held[k], waiter)));
+        waits |= compatible(held[k], t) &&
+                 (conflict(held[k], waiter) || (has_whole(held[k]) && !compatible(held[k], waiter)));
     }
     return waits;
 }
@@ -141,7 +142,7 @@ struct model_ticket *lock_model_lowest(const struct lock_model *m, const struct 
 static void start_term(const struct lock_model *m, struct model_ticket *t)
 {
     t->deadline = m->now + t->ttl;
-    t->asked = false;
+    t->requested = false;
     t->due = t->due_after > 0 ? m->now + t->due_after : CLOCK_NEVER;
 }
 
@@ -200,10 +201,10 @@ static void hold(struct lock_model *m, struct model_ticket *t)
     start_term(m, t);
 }
 
-/* Not before it was told that it is due, and that was answered. */
+/* Not before its `due` was reported and handled. */
 static bool is_over(const struct lock_model *m, const struct model_ticket *t)
 {
-    return t->deadline <= m->now && t->due > m->now && !t->asked;
+    return t->deadline <= m->now && t->due > m->now && !t->requested;
 }
 
 static void update(struct lock_model *m, unsigned lock)
@@ -430,7 +431,7 @@ enum backend_result lock_model_rename(struct lock_model *m, struct model_ticket 
 
 static clock_ms next_event(const struct model_ticket *t)
 {
-    return t->asked ? CLOCK_NEVER : MIN(t->deadline, t->due);
+    return t->requested ? CLOCK_NEVER : MIN(t->deadline, t->due);
 }
 
 /* That with the earliest event of all, or NULL. */
@@ -459,7 +460,7 @@ void lock_model_tick(struct lock_model *m)
         t->deadline += !t->held && t->deadline <= m->now ? m->now - t->due : 0;
         g_string_append_printf(m->log, "due %" G_GUINT64_FORMAT ";", t->fence);
         t->due = CLOCK_NEVER;
-        t->asked = true;
+        t->requested = true;
     }
 }
 

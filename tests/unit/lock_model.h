@@ -1,9 +1,9 @@
-/* lock_model: a naive lockspace to compare with.
+/* lock_model: a simple lockspace to compare with.
  *
- * Keeps what is held and what waits in a plain array and looks at all of it each
- * time; each ticket has a map of bytes, as POSIX describes what a lock owner holds.  Knows ordinary locks only, by
- * number, and nothing of names, directories or sequences.  Events are written to `log`, as "granted 7;" with the
- * fencing token, except `absorbed`, whose order is not promised: they are counted.
+ * It keeps holders and waiters in an array and looks at all of it each time; each ticket has a map of bytes, as POSIX
+ * describes the locks of a lock owner.  It has ordinary locks only, by number, without names, directories or sequences.
+ * Events are written to `log`, as "granted 7;" with the fencing token, except `absorbed`, whose order is not promised:
+ * they are counted.
  */
 #ifndef TESTS_UNIT_LOCK_MODEL_H
 #define TESTS_UNIT_LOCK_MODEL_H
@@ -28,7 +28,7 @@ struct model_ticket {
     int64_t due_after;
     clock_ms deadline;
     clock_ms due;
-    bool asked;                  /* told that it is due, and not answered yet */
+    bool requested;              /* told that it is due, and not answered yet */
     struct backend_ticket *real; /* its counterpart */
 };
 
@@ -50,9 +50,9 @@ void lock_model_ask(struct model_ticket *t, unsigned first, unsigned last);
 /* All of a lock in the order of numbers: the holders, or those that wait. */
 unsigned lock_model_tickets(const struct lock_model *m, unsigned lock, bool held, struct model_ticket **tickets);
 
-/* What keeps a claim, or a ticket that waits, from holding, or NULL. */
+/* The ticket that blocks a claim or a waiting ticket, or NULL. */
 struct model_ticket *lock_model_blocker(const struct lock_model *m, const struct model_ticket *t);
-/* The same as F_GETLK is told it: of those that hold the one with the lowest range, and which cells. */
+/* For F_GETLK: the conflicting holder with the lowest range, and its cells. */
 struct model_ticket *lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, unsigned *ret_first,
                                        unsigned *ret_last);
 

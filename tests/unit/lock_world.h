@@ -1,7 +1,6 @@
-/* lock_world: a lockspace whose events are told as text, for scenarios.
+/* lock_world: a lockspace that reports its events as text, for scenarios.
  *
- * A claim is made in somebody's name, its `user`, and events name them: "granted
- * B; due A; ended C expired; wanted A; absorbed A; ".
+ * A claim has a name, its `user`, and events contain it: "granted B; due A; ended C expired; wanted A; absorbed A; ".
  */
 #ifndef TESTS_UNIT_LOCK_WORLD_H
 #define TESTS_UNIT_LOCK_WORLD_H
@@ -18,7 +17,7 @@ struct lock_world {
     GString *log;
     GString *text;                /* of the last lock_world_list */
     struct backend_ticket *ended; /* the last one, until the next */
-    GPtrArray *due;               /* tickets that were told to be due, and not answered */
+    GPtrArray *due;               /* tickets whose `due` was reported and not handled */
     struct {
         struct backend_ticket *ticket;
         uint64_t lock_owner;
@@ -47,7 +46,7 @@ struct backend_ticket *lock_world_of(const struct lock_world *w, uint64_t lock_o
 /* Gives back bytes of that. */
 void lock_world_unlock(struct lock_world *w, uint64_t lock_owner, uint64_t start, uint64_t end);
 void lock_world_release(struct lock_world *w, struct backend_ticket *ticket);
-/* Nobody who was told to be due renews. */
+/* Handles all `due` events without a renewal. */
 bool lock_world_answer(struct lock_world *w);
 void lock_world_tick(struct lock_world *w, clock_ms to);
 void lock_world_mkdir(struct lock_world *w, const char *name);
@@ -57,8 +56,8 @@ struct backend_info lock_world_stat(struct lock_world *w, const char *name);
 /* The names in a directory, "a b/ c ", directories with a slash; until the next call. */
 const char *lock_world_list(struct lock_world *w, const char *name);
 
-/* What has been told since the last time. */
-#define lock_world_told(w, expected)                                                                                   \
+/* The events since the last check. */
+#define lock_world_reported(w, expected)                                                                               \
     do {                                                                                                               \
         ck_assert_str_eq((w)->log->str, expected);                                                                     \
         g_string_truncate((w)->log, 0);                                                                                \

@@ -1,4 +1,4 @@
-/* redis_proxy: loses or forges what a Redis server says. */
+/* redis_proxy: loses or changes a Redis server's answers; see redis_proxy.h. */
 #include "tests/unit/redis_proxy.h"
 
 #include <check.h>
@@ -197,7 +197,7 @@ void redis_proxy_hold_back(struct redis_proxy *proxy, const char *text)
     proxy->late = text;
 }
 
-void redis_proxy_let_go(struct redis_proxy *proxy)
+void redis_proxy_forward_held(struct redis_proxy *proxy)
 {
     pass_on(proxy->held_for, (const char *)proxy->held->data, proxy->held->len, 0); /* which may be closed */
     close(proxy->held_for);

@@ -1,5 +1,5 @@
-/* redis_proxy: stands between mounts and their Redis server, on the check's loop,
- * and loses what the server says, or says something else.
+/* redis_proxy: a proxy between mounts and their Redis server, on the check's loop, that loses or changes the server's
+ * answers.
  */
 #ifndef TESTS_UNIT_REDIS_PROXY_H
 #define TESTS_UNIT_REDIS_PROXY_H
@@ -23,9 +23,9 @@ void redis_proxy_lose(struct redis_proxy *proxy, const char *text, unsigned time
  * are lost, and the connection with them. */
 void redis_proxy_lose_answer(struct redis_proxy *proxy, const char *text, unsigned times);
 /* The next piece that is asked and contains `text` is held back, while the connection ends for who has asked; until
- * redis_proxy_let_go passes it on. */
+ * redis_proxy_forward_held passes it on. */
 void redis_proxy_hold_back(struct redis_proxy *proxy, const char *text);
-void redis_proxy_let_go(struct redis_proxy *proxy);
+void redis_proxy_forward_held(struct redis_proxy *proxy);
 /* May change each piece of output of the server; NULL: none does. */
 typedef void redis_proxy_forge_piece(void *arg, GString *piece);
 void redis_proxy_forge(struct redis_proxy *proxy, redis_proxy_forge_piece *forge, void *arg);

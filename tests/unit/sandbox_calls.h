@@ -1,5 +1,5 @@
-/* sandbox_calls: system calls that a daemon in its sandbox must not be able to make,
- * with arguments that do no harm where it can. */
+/* sandbox_calls: system calls that a sandboxed daemon must not be able to make, with arguments that are harmless if it
+ * can. */
 #ifndef TESTS_UNIT_SANDBOX_CALLS_H
 #define TESTS_UNIT_SANDBOX_CALLS_H
 
