@@ -7,8 +7,8 @@
  * The line of a guard ends with "guard FENCING-TOKEN GRANTED BROKEN".
  * Data of a directory: "leasefs1 directory TTL WIDTH DELAY NONCE", then meta.
  * Data of the hidden node: "leasefs1 made MICROSECONDS", and the line "format NUMBER VERSION HOST" of the mount that
- * made it. Data of a session's node: "NUMBER VERSION HOST" of its mount. A node with other data is another client's. It
- * counts as a handle lock, and ends with its session.
+ * made it. Data of a session's node: "NUMBER VERSION HOST" of its mount, and the line "session MS", its timeout. A node
+ * with other data is another client's. It counts as a handle lock, and ends with its session.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +18,7 @@
 
 #define NODE_DIGITS 10
 #define NODE_FORMAT "format "
+#define NODE_SESSION "session "
 #define NODE_RAISES 2u
 #define NODE_HEAD_MAX 400
 #define NODE_BOUND_MAX ((int64_t)3600 * 1000) /* ms: a longer session in a node's data counts as this */
@@ -83,6 +84,29 @@ uint64_t node_base(GBytes *data, const struct Stat *stat)
     bool made_known = sscanf(text, "leasefs1 made %" G_GUINT64_FORMAT, &made) == 1;
     g_free(text);
     return made_known ? made - (uint64_t)stat->czxid : 0;
+}
+
+char *node_session_path(const struct zookeeper *z, int64_t session)
+{
+    return g_strdup_printf("%s/" ZOOKEEPER_HIDDEN "/%016" G_GINT64_MODIFIER "x", z->chroot, (guint64)session);
+}
+
+GBytes *node_encode_session(int timeout)
+{
+    char *about = format_describe_mount(ZOOKEEPER_FORMAT);
+    char *text = g_strdup_printf("%s\n" NODE_SESSION "%d\n", about, timeout);
+    g_free(about);
+    return g_bytes_new_take(text, strlen(text));
+}
+
+int64_t node_session_timeout(GBytes *data)
+{
+    gsize size = 0;
+    const char *bytes = data ? g_bytes_get_data(data, &size) : NULL;
+    char *text = g_strndup(bytes, MIN(size, NODE_HEAD_MAX)), *at = strstr(text, "\n" NODE_SESSION);
+    int64_t timeout = at ? g_ascii_strtoll(at + strlen("\n" NODE_SESSION), NULL, 10) : 0;
+    g_free(text);
+    return CLAMP(timeout, 0, NODE_BOUND_MAX);
 }
 
 /* The server keeps names as UTF-16: other bytes would be refused, or become another name. */

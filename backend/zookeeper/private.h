@@ -28,6 +28,7 @@
 #include "backend/zookeeper/zookeeper.h"
 
 #define ZOOKEEPER_TIMEOUT 5000      /* ms for a flow, all its tries */
+#define ZOOKEEPER_MARGIN 1000       /* ms: for half of a server's tick, and for the time of a report */
 #define ZOOKEEPER_HIDDEN ".leasefs" /* in the root: nodes that mounts keep for themselves */
 #define ZOOKEEPER_FORMAT 1          /* see backend/format.h */
 #define ZOOKEEPER_CONTENT_MAX 65536
@@ -41,7 +42,7 @@ struct zookeeper {
     char *chroot;  /* "" or "/a/b" */
     char *digest;  /* or NULL */
     char *own;     /* the node that heartbeats write to */
-    GBytes *about; /* its data, the mount's description: see backend/format.h */
+    GBytes *about; /* its data: see node_encode_session */
     uint64_t base; /* see node_fence */
     bool kazoo, was_up;
     bool connected;          /* as the library last reported */
@@ -277,6 +278,11 @@ uint64_t node_base(GBytes *data, const struct Stat *stat);
 /* The mount that made a hidden node with these data, as format_describe_mount describes it, a new string; NULL: the
  * data have no format number. */
 char *node_format(const char *bytes, gssize size);
+char *node_session_path(const struct zookeeper *z, int64_t session);
+/* The data for this mount's session node; `timeout`: ms. */
+GBytes *node_encode_session(int timeout);
+/* The timeout in such data, ms; 0: an older version wrote them, or another client. */
+int64_t node_session_timeout(GBytes *data);
 /* Can a lock or a directory have this name? */
 bool node_is_name(const char *name);
 /* Is this name in the root neither, because leasefs or the server uses it? */

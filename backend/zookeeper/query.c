@@ -12,8 +12,9 @@ struct query_name_flow {
     char *name, *parent; /* parent: the node of the directory above */
     bool tests;          /* finds the holder that conflicts with the request's claim */
     guint queued;        /* tickets in its queue; only the first QUERY_PART are read */
-    struct Stat stat;    /* of a ticket's node */
-    GBytes *data;        /* of the same */
+    struct Stat stat;    /* of the node that is described */
+    struct zk_data data; /* of the same */
+    struct backend_info info;
 };
 
 /* Lists the names in a directory. */
@@ -44,7 +45,7 @@ static void query_clear_name(struct zk_batch *batch)
     struct query_name_flow *flow = query_name_of(batch);
     g_free(flow->name);
     g_free(flow->parent);
-    g_clear_pointer(&flow->data, g_bytes_unref);
+    node_data_clear(&flow->data);
 }
 
 static void query_clear_list(struct zk_batch *batch)
@@ -95,18 +96,50 @@ void query_describe(struct zookeeper *z, const struct zk_data *data, const struc
     }
 }
 
+/* --- when another mount's ticket ends --- */
+
+/* A living mount ends its tickets itself, and sends a heartbeat every sixth of its session's timeout or sooner.  When
+ * a heartbeat is missing, the tickets end with the session.  The session ends a timeout after the mount's last request,
+ * which was before the missing heartbeat, plus a tick at most. */
+static void query_on_session(struct zk_batch *batch)
+{
+    struct query_name_flow *flow = query_name_of(batch);
+    const struct zk_reply *get = batch_reply(batch, 0);
+    int64_t timeout = get->rc == ZOK ? node_session_timeout(get->data) : 0;
+    clock_ms now = clock_now(), heartbeat = MIN(get->stat.mtime - batch->z->server_time, now);
+    clock_ms missing = heartbeat + timeout / 6;
+    if (timeout > 0 && (now > missing + ZOOKEEPER_MARGIN || now >= flow->info.deadline)) {
+        flow->info.deadline = MAX(missing + timeout + 2 * ZOOKEEPER_MARGIN, now + ZOOKEEPER_MARGIN);
+    }
+    query_finish(batch, BACKEND_OK, &flow->info);
+}
+
+/* Answers with the flow's `info`, of the node with its `data` and `stat`. */
+static void query_finish_ticket(struct zk_batch *batch)
+{
+    const struct query_name_flow *flow = query_name_of(batch);
+    bool own = flow->stat.ephemeralOwner == zoo_client_id(batch->z->handle)->client_id;
+    if (flow->tests || !flow->data.ours || own) {
+        query_finish(batch, BACKEND_OK, &flow->info);
+        return;
+    }
+    char *path = node_session_path(batch->z, flow->stat.ephemeralOwner);
+    batch_get(batch, path);
+    batch_then(batch, query_on_session);
+    g_free(path);
+}
+
 /* --- a lock --- */
 
 /* The first ticket holds, and those that are compatible with it.  Tickets after the first QUERY_PART shared ones count
  * as holders without a look. */
 static void query_on_queue(struct zk_batch *batch)
 {
-    const struct query_name_flow *flow = query_name_of(batch);
-    struct backend_info info = {.type = BACKEND_NOTHING};
+    struct query_name_flow *flow = query_name_of(batch);
+    struct backend_info *info = &flow->info;
     const struct backend_claim *claim = &batch->request->claim;
     struct backend_identity asker = BACKEND_IDENTITY(claim);
     GArray *holders = node_holders(batch->replies);
-    struct zk_data first = {0};
     bool all = true;
     for (guint i = 0; i < batch->replies->len; i++) {
         const struct zk_reply *get = batch_reply(batch, i);
@@ -120,52 +153,47 @@ static void query_on_queue(struct zk_batch *batch)
         const struct remote_ticket *t = node_ticket(batch->z, &data, &get->stat);
         bool compatible = t && backend_identity_matches(asker, BACKEND_IDENTITY(t));
         bool counts = !flow->tests || (holds && !compatible && (claim->mode == BACKEND_EXCLUSIVE || !shared));
-        if (counts && info.type == BACKEND_NOTHING) {
-            query_describe(batch->z, &data, &get->stat, &info);
-            first = data;
+        if (counts && info->type == BACKEND_NOTHING) {
+            query_describe(batch->z, &data, &get->stat, info);
+            flow->stat = get->stat;
+            flow->data = data;
             data = (struct zk_data){0};
         }
-        info.holders += holds;
-        info.waiters += !holds;
+        info->holders += holds;
+        info->waiters += !holds;
         all = all && holds && shared;
         node_data_clear(&data);
     }
     g_array_unref(holders);
-    *(all ? &info.holders : &info.waiters) += flow->queued - batch->replies->len;
-    query_finish(batch, BACKEND_OK, &info);
-    node_data_clear(&first);
+    *(all ? &info->holders : &info->waiters) += flow->queued - batch->replies->len;
+    query_finish_ticket(batch);
 }
 
 /* --- a ticket in its directory --- */
 
 static void query_on_place(struct zk_batch *batch)
 {
-    const struct query_name_flow *flow = query_name_of(batch);
-    const struct zk_reply *list = batch_reply(batch, 0), *get = batch_reply(batch, 1);
-    struct backend_info info = {.type = BACKEND_NOTHING};
-    struct zk_data data, directory;
-    GPtrArray *queue = node_queue(list->children);
-    node_decode(get->data, &directory);
-    node_decode(flow->data, &data);
-    query_describe(batch->z, &data, &flow->stat, &info);
-    for (info.position = 0; info.position < queue->len; info.position++) {
-        if (strcmp(queue->pdata[info.position], strrchr(batch->path, '/') + 1) == 0) {
+    struct query_name_flow *flow = query_name_of(batch);
+    struct backend_info *info = &flow->info;
+    struct zk_data directory;
+    GPtrArray *queue = node_queue(batch_reply(batch, 0)->children);
+    node_decode(batch_reply(batch, 1)->data, &directory);
+    query_describe(batch->z, &flow->data, &flow->stat, info);
+    for (info->position = 0; info->position < queue->len; info->position++) {
+        if (strcmp(queue->pdata[info->position], strrchr(batch->path, '/') + 1) == 0) {
             break;
         }
     }
-    bool holds = info.ticket ? info.ticket->held : info.position < directory.attributes.width;
-    info.holders = holds;
+    info->holders = info->ticket ? info->ticket->held : info->position < directory.attributes.width;
     g_ptr_array_unref(queue);
-    query_finish(batch, BACKEND_OK, &info);
-    node_data_clear(&data);
     node_data_clear(&directory);
+    query_finish_ticket(batch);
 }
 
 static void query_about_ticket(struct zk_batch *batch, const struct zk_reply *get)
 {
     struct query_name_flow *flow = query_name_of(batch);
-    g_clear_pointer(&flow->data, g_bytes_unref);
-    flow->data = g_bytes_ref(get->data);
+    node_decode(get->data, &flow->data);
     flow->stat = get->stat;
     batch_children(batch, flow->parent, false);
     batch_get(batch, flow->parent);
@@ -209,6 +237,10 @@ static void query_on_node(struct zk_batch *batch)
 
 static void query_begin(struct zk_batch *batch)
 {
+    struct query_name_flow *flow = query_name_of(batch);
+    node_data_clear(&flow->data);
+    flow->stat = (struct Stat){0};
+    flow->info = (struct backend_info){.type = BACKEND_NOTHING};
     batch_sync(batch, batch->path); /* a follower may lack a change that another mount has seen */
     batch_get(batch, batch->path);
     batch_children(batch, batch->path, false);

@@ -17,8 +17,7 @@
 #include "backend/log.h"
 #include "backend/zookeeper/private.h"
 
-#define SESSION_RETRY 0.1   /* s, when no server can be reached */
-#define SESSION_MARGIN 1000 /* ms: for half of a server's tick, and for the time of a report */
+#define SESSION_RETRY 0.1 /* s, when no server can be reached */
 
 bool session_is_up(const struct remote *r)
 {
@@ -169,10 +168,12 @@ static void session_connected(struct zookeeper *z)
     if (id->client_id != z->saved.client_id) {
         saved_session_write(z, id);
     }
-    z->validity = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);
+    z->validity = timeout / 2 - MIN(timeout / 8, ZOOKEEPER_MARGIN);
     z->heartbeat.repeat = (double)z->validity / 3000;
+    g_clear_pointer(&z->about, g_bytes_unref);
+    z->about = node_encode_session(timeout);
     g_free(z->own);
-    z->own = g_strdup_printf("%s/" ZOOKEEPER_HIDDEN "/%016" G_GINT64_MODIFIER "x", z->chroot, (guint64)id->client_id);
+    z->own = node_session_path(z, id->client_id);
     static const struct zk_flow greet = {sizeof(struct zk_batch), .begin = session_greet, .urgent = true};
     batch_start(batch_new(z, &greet, NULL), timeout);
 }

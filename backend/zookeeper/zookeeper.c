@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/format.h"
 #include "backend/journal/journal.h"
 #include "backend/log.h"
 #include "backend/zookeeper/private.h"
@@ -163,8 +162,6 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
     z->chroot = g_strdup(options->uri->chroot);
     z->digest = g_strdup(options->digest);
     z->kazoo = options->kazoo;
-    char *about = format_describe_mount(ZOOKEEPER_FORMAT);
-    z->about = g_bytes_new_take(about, strlen(about));
     z->session_timeout = CLAMP(2 * options->ttl + 2000, 4000, 120000);
     z->address = zookeeper_show(options->uri);
     z->nodes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, node_free);

@@ -102,7 +102,7 @@ void entry_fill_attributes_elsewhere(struct fs *fs, const struct node *node, con
     st->st_gid = rights.gid;
     st->st_blksize = 4096;
     entry_content(st, info->content ? g_bytes_get_size(info->content) : 0);
-    entry_times(fs, st, acquired, renewed ? info->deadline - info->ttl : acquired,
+    entry_times(fs, st, acquired, renewed ? MIN(info->deadline - info->ttl, clock_now()) : acquired,
                 known && meta.has_times ? meta.times : NULL);
 }
 

@@ -57,6 +57,41 @@ expect rmdir "$MNT/full"
 expect mkdir "$MNT/full"
 expect ticket
 
+it "a lock of a killed daemon shows on another mount how long the store may still keep it, whatever its TTL"
+zookeeper_root left
+mount_backend "$ZOOKEEPER_URI" ttl=10
+OTHER=$MNT # its session lasts for 22 s
+mount_backend "$ZOOKEEPER_URI" ttl=2 # its session lasts for 6 s
+actor D
+says D 'acquire("renewed")' ok
+pause 1.5
+says D 'acquire("fixed"); os.setxattr(path("fixed"), "user.lease.ttl", b"2")' ok
+says D 'acquire("young")' ok
+expect_between 1 "$(on "$OTHER" remaining fixed)" 2000
+expect_between 1 "$(on "$OTHER" remaining renewed)" 2000
+crash "$MNT"
+now
+killed=$NOW
+least=999999 earliest=999999 latest=0 # earliest, latest: the end that is shown once a heartbeat is missing
+while [ -n "$(ls "$OTHER")" ]; do
+    for name in renewed fixed young; do
+        now
+        left=$(on "$OTHER" attribute "$name" remaining) || continue
+        left=$(milliseconds "$left")
+        ((least = left < least ? left : least, shown = NOW - killed + left))
+        if ((NOW > killed + 2500)); then
+            ((earliest = shown < earliest ? shown : earliest, latest = shown > latest ? shown : latest))
+        fi
+    done
+    pause 0.1
+done
+now
+say "held for $((NOW - killed)) ms; least shown: $least ms; shown as the end: after $earliest to $latest ms"
+expect test "$least" -gt 0
+expect_between 4000 $((NOW - killed)) "$earliest"
+expect test "$latest" -lt 10000
+end_actor D
+
 # --- leaserun ---
 
 LEASERUN=${LEASERUN:-$(dirname "$LEASEFS")/leaserun}

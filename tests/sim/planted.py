@@ -73,7 +73,7 @@ r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.left + t.d
 r|backend/redis/script/set.lua|  set_meta(id, t, a.meta)|  set_meta(id, t, nil)
 r|backend/redis/script/uncontended_acquire.lua|('00000' .. clock[2]):sub(-6)|'000000'
 r|backend/redis/script/uncontended_renew.lua|call('PEXPIRE', L, number_text(a.left + uncontended.d))|call('PEXPIRE', L, 1)
-z|backend/zookeeper/session.c|z->validity = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);|z->validity = 4 * timeout;
+z|backend/zookeeper/session.c|z->validity = timeout / 2 - MIN(timeout / 8, ZOOKEEPER_MARGIN);|z->validity = 4 * timeout;
 z|backend/zookeeper/batch.c|    } else if (batch->lost) {\n        batch->was_sent = true;|    } else if (batch->lost) {\n        batch->was_sent = false;
 z|backend/zookeeper/rank.c|        bool excludes = !data.ours \\|\\| (data.mode == BACKEND_EXCLUSIVE && !data.upgrading);|        bool excludes = !data.ours;
 z|backend/zookeeper/rank.c|before < change->width)) {|before <= change->width)) {
