@@ -239,6 +239,7 @@ enum backend_feature {
     BACKEND_CAN_RENAME = 8,
     BACKEND_CAN_REPLACE = 16,  /* backend_rename over a ticket; without it UNSUPPORTED */
     BACKEND_CAN_SHARE = 32,    /* several holders; a lock-delay, too */
+    BACKEND_CAN_WATCH = 64,    /* backend_watch reports that a name is free */
     BACKEND_SOLE_AUTHORITY = 4 /* no other mount changes this store: look-ups may be cached */
 };
 

@@ -561,7 +561,7 @@ int local_new(const struct local_options *options, struct backend **ret_backend,
         .operations = &operations,
         .name = options->directory ? "local" : "memory",
         .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_REPLACE |
-                    BACKEND_CAN_SHARE | BACKEND_SOLE_AUTHORITY,
+                    BACKEND_CAN_SHARE | BACKEND_CAN_WATCH | BACKEND_SOLE_AUTHORITY,
         .safety = BACKEND_SINGLE,
     };
     l->space = lockspace_new(&local_listener, l, options->seed);

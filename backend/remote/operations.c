@@ -368,6 +368,10 @@ int remote_init(struct remote *r, const struct remote_store *store, uint32_t see
 {
     r->store = store;
     r->backend = (struct backend){
-        .operations = &operations, .name = store->name, .features = store->features, .safety = store->safety};
+        .operations = &operations,
+        .name = store->name,
+        .features = store->features | (store->watch_name ? BACKEND_CAN_WATCH : 0),
+        .safety = store->safety,
+    };
     return remote_init_tables(r, seed);
 }

@@ -98,6 +98,9 @@ void guard_remove_handle(struct fs *fs, struct handle *handle, bool ends)
 bool guard_covers_node(struct fs *fs, const struct node *node)
 {
     const struct guard *g;
+    if (!(fs->backend->features & BACKEND_CAN_WATCH)) {
+        return false; /* nobody would report its end: the store is asked for the name each time */
+    }
     LIST_FOREACH(g, &fs->guards, link) {
         if (g->node == node && !guard_is_over(g)) {
             return true;

@@ -96,6 +96,15 @@ expect setfattr -n user.lease.break -v 1 "$MOUNT_B/text"
 expect_not exists text
 expect eventually 5 keys text 0
 
+it "a broken lock is shown until its guard is over, and then no more, also to who has the file open"
+says A 'g = op("guarded", "RDWR|CREAT|EXCL"); write(g, "text"); put(g, "guard", "1s")' ok
+says A 'stat("guarded", "size")' 4
+expect setfattr -n user.lease.break -v 1 "$MOUNT_A/guarded"
+says A 'exists("guarded")' True
+expect eventually 5 keys guarded 0
+says A 'exists("guarded")' False
+says A 'close(g)' ok
+
 it "what it cannot do it refuses, and the log says why"
 says A 'f = op("handle", "RDWR|CREAT"); flock(f, "SH")' EOPNOTSUPP
 says A 't = op("q/job-", "RDWR|CREAT")' ENOENT
