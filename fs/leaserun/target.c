@@ -68,8 +68,11 @@ static void target_visit_list(struct target_visit *v, FILE *children, int depth)
         if (target_is_excepted(v->target, (pid_t)child)) {
             continue;
         }
-        target_visit_children(v, (pid_t)child, depth + 1);
         bool meant = child != v->target->watchdog;
+        if (meant && v->signal == SIGSTOP) {
+            target_send(v, (pid_t)child); /* once more: it may be new since the first reading */
+        }
+        target_visit_children(v, (pid_t)child, depth + 1);
         v->count += meant;
         if (meant && v->signal != SIGSTOP) {
             target_send(v, (pid_t)child); /* after its children: when it is dead they are no longer its children */

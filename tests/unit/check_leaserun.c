@@ -1,6 +1,8 @@
 /* How leaserun stops and kills a tree of processes, on real ones, and when. */
 #include <dirent.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +17,21 @@
 static size_t stops;        /* processes that got SIGSTOP */
 static size_t stops_before; /* those that had it when a second directory of /proc was opened */
 static size_t directories;  /* of /proc that were opened */
+static bool forks;          /* then there is a new child, too: `newcomer` */
+static pid_t newcomer;
+static bool newcomer_stopped, newcomer_was_stopped; /* now, and when its own directory was first opened */
+
+static pid_t start_child(void)
+{
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        alarm(LIFE);
+        pause();
+        _exit(0);
+    }
+    return pid;
+}
 
 int __wrap_kill(pid_t pid, int signal);
 int __real_kill(pid_t pid, int signal);
@@ -24,6 +41,7 @@ DIR *__real_opendir(const char *name);
 int __wrap_kill(pid_t pid, int signal)
 {
     stops += signal == SIGSTOP;
+    newcomer_stopped |= signal == SIGSTOP && newcomer && pid == newcomer;
     return __real_kill(pid, signal);
 }
 
@@ -31,6 +49,11 @@ DIR *__wrap_opendir(const char *name)
 {
     if (++directories == 2) {
         stops_before = stops;
+        newcomer = forks ? start_child() : 0;
+    }
+    if (newcomer && strtol(name + strlen("/proc/"), NULL, 10) == newcomer) {
+        newcomer_was_stopped = newcomer_stopped;
+        newcomer = 0;
     }
     return __real_opendir(name);
 }
@@ -75,7 +98,20 @@ START_TEST(processes_of_one_level_are_stopped_before_any_is_looked_into)
     start_tree();
     stops = directories = 0;
     leaserun_target_kill(&t);
-    ck_assert_uint_eq(stops_before, WIDTH);
+    ck_assert_uint_ge(stops_before, WIDTH);
+}
+END_TEST
+
+/* The list of the children was read once, to stop them, and is read again to look into each. */
+START_TEST(child_that_appears_after_the_first_signals_is_stopped_before_it_is_looked_into)
+{
+    struct leaserun_target t = tree();
+    start_tree();
+    directories = 0;
+    forks = true;
+    leaserun_target_kill(&t);
+    ck_assert_int_eq(newcomer, 0);
+    ck_assert(newcomer_was_stopped);
 }
 END_TEST
 
@@ -100,13 +136,7 @@ START_TEST(watchdog_and_exceptions_are_spared)
     int status;
     pid_t spared[2];
     for (int i = 0; i < 2; i++) {
-        spared[i] = fork();
-        ck_assert_int_ge(spared[i], 0);
-        if (spared[i] == 0) {
-            alarm(LIFE);
-            pause();
-            _exit(0);
-        }
+        spared[i] = start_child();
     }
     t.watchdog = spared[0];
     t.except[t.exceptions++] = spared[1];
@@ -158,6 +188,7 @@ int main(void)
     TCase *cases = tcase_create("kill");
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, processes_of_one_level_are_stopped_before_any_is_looked_into);
+    tcase_add_test(cases, child_that_appears_after_the_first_signals_is_stopped_before_it_is_looked_into);
     tcase_add_test(cases, all_are_killed_however_they_descend);
     tcase_add_test(cases, watchdog_and_exceptions_are_spared);
     tcase_add_test(cases, killing_begins_earlier_by_more_than_it_was_late);
