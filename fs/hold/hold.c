@@ -512,6 +512,7 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
         request_resume(r, result);
     } else if (r && result == BACKEND_STALE) {
         request_unpark(r); /* the request acquires again, with a new hold */
+        r->hold = NULL;
         hold_end(fs, hold);
         request_resume(r, result);
     } else if (hold->kind != BACKEND_FCNTL || hold->ticket == ticket) {

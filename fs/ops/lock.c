@@ -19,6 +19,16 @@ static int lock_error(enum backend_result result)
 
 static void lock_resumed(struct request *r);
 
+/* The handle holds a lock from now on, even if it lost another one before.  Called at the grant: what happens to the
+ * lock between that and the reply counts. */
+static void lock_mark_granted(struct handle *h)
+{
+    h->spent = false;
+    h->lost = false;
+    h->wanted = false;
+    h->flushed = false;
+}
+
 /* A request that a surviving lock may have refused is repeated once, when it is known whether that lock has ended.  So
  * is one whose grant was broken or released before it was reported (STALE): it goes on waiting. */
 static void lock_answer(struct request *r, enum backend_result result)
@@ -29,13 +39,6 @@ static void lock_answer(struct request *r, enum backend_result result)
     if (result == BACKEND_STALE && !r->cancel_pending) {
         lock_resumed(r);
         return;
-    }
-    if (result == BACKEND_OK) {
-        /* Afresh, after a loss too. */
-        r->handle->spent = false;
-        r->handle->lost = false;
-        r->handle->wanted = false;
-        r->handle->flushed = false;
     }
     request_reply(r, r->cancel_pending && result != BACKEND_OK ? request_cancel_error(r) : lock_error(result));
 }
@@ -138,12 +141,14 @@ static void lock_flock_drop_claim(struct request *r, backend_done *done)
     }
 }
 
-/* However the claim has ended, the lock is as r->result says. */
+/* The result of the claim's release does not matter.  The converted lock may have ended during the release. */
 static void lock_flock_claim_dropped(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     (void)result;
-    lock_answer(r, r->result);
+    bool ended = r->handle->spent && !r->handle->hold;
+    r->hold = NULL;
+    lock_answer(r, r->result == BACKEND_OK && ended ? BACKEND_STALE : r->result);
 }
 
 static void lock_flock_converted(struct request *r)
@@ -164,6 +169,7 @@ static void lock_flock_converted(struct request *r)
         hold_set_handle_owner(hold, request_caller(r), r->handle->opener);
         r->handle->hold = hold;
         hold_extra(hold)->handle = r->handle;
+        lock_mark_granted(r->handle);
         hold_resume_parked(r->fs, hold);
     }
     lock_flock_drop_claim(r, lock_flock_claim_dropped);
@@ -206,6 +212,7 @@ static void lock_flocked(struct request *r)
     } else {
         r->handle->hold = r->hold;
         hold_extra(r->hold)->handle = r->handle;
+        lock_mark_granted(r->handle);
         lock_answer(r, r->result);
     }
 }
@@ -356,6 +363,7 @@ static void lock_set_answer(struct request *r)
             handle_take_records(fs, r->handle, hold);
         }
         handle_add_records(r->handle, hold);
+        lock_mark_granted(r->handle);
     }
     r->ticket = NULL;
     if (hold) {

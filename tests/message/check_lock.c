@@ -159,6 +159,34 @@ START_TEST(conversion_whose_last_step_fails_leaves_the_lock_as_it_was)
 }
 END_TEST
 
+/* _i: how the lock ends.  The answer waits until the claim that waited for the others is released. */
+START_TEST(lock_that_ends_between_its_conversion_and_the_answer_is_waited_for_again)
+{
+    static const enum backend_end ends[] = {BACKEND_BROKEN, BACKEND_RELEASED, BACKEND_LOST};
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH)), 0);
+    uint64_t waiting = wire_flock(w, a, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    fake_backend_hold(w->fake, FAKE_RELEASE, true);
+    uint64_t left = flock_by_its_opener(b, LOCK_UN);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_uint_eq(fake_backend_held_back(w->fake, FAKE_RELEASE), 2);
+    ck_assert_int_eq(fake_backend_holder(w->fake, "L")->mode, BACKEND_EXCLUSIVE);
+    fake_backend_end(w->fake, "L", ends[_i]);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(c, LOCK_EX)), 0);
+    fake_backend_hold(w->fake, FAKE_RELEASE, false);
+    fake_backend_answer(w->fake, FAKE_RELEASE, 0);
+    fake_backend_answer(w->fake, FAKE_RELEASE, 0);
+    ck_assert_int_eq(wire_result(w, left), 0);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(c, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
+}
+END_TEST
+
 /* The close would make a lease of what flock makes a handle's lock; that was asked for before it. */
 START_TEST(close_of_another_handle_does_not_turn_a_lock_into_a_lease)
 {
@@ -1289,6 +1317,7 @@ int main(void)
     tcase_add_test(cases, conversion_to_exclusive_goes_before_all_that_wait);
     tcase_add_loop_test(cases, conversion_whose_lock_is_given_up_meanwhile_is_a_new_lock, 0, 2);
     tcase_add_loop_test(cases, conversion_whose_last_step_fails_leaves_the_lock_as_it_was, 0, 3);
+    tcase_add_loop_test(cases, lock_that_ends_between_its_conversion_and_the_answer_is_waited_for_again, 0, 3);
     tcase_add_test(cases, close_of_another_handle_does_not_turn_a_lock_into_a_lease);
     tcase_add_test(cases, interrupted_conversion_goes_on_sharing);
     tcase_add_test(cases, second_of_two_conversions_to_exclusive_is_refused);
