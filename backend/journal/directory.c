@@ -182,7 +182,7 @@ static int directory_mark_journal(struct journal *j, char *error, size_t error_s
     }
     j->file.mappable = *mark->boot && (!new || journal_mark_write(mark) == 0);
     if ((j->file.mappable && new &&fdatasync(j->lock) < 0) ||
-        (!j->file.mappable && j->file.room && journal_file_give_room_back(&j->file) < 0)) {
+        (!j->file.mappable && j->file.room && journal_file_give_room_back(&j->file, 0) < 0)) {
         int r = -errno;
         g_snprintf(error, error_size, "%s/" LOCK_NAME " cannot be written: %s", j->path, g_strerror(-r));
         return r;

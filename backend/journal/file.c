@@ -112,11 +112,20 @@ int journal_file_append(struct journal_file *file, uint8_t type, const void *pay
     return 0;
 }
 
-int journal_file_give_room_back(struct journal_file *file)
+int journal_file_give_room_back(struct journal_file *file, uint64_t kept)
 {
+    uint64_t room = file->room > file->size ? MIN(file->room - file->size, kept) : 0, batch = file->batch->len;
+    uint64_t end = file->size + (file->mappable ? room : 0);
     journal_map_close(&file->map);
-    file->room = 0;
-    return ftruncate(file->fd, (off_t)file->size) < 0 ? -errno : 0;
+    file->room = end > file->size ? end : 0;
+    if (ftruncate(file->fd, (off_t)end) < 0) {
+        return -errno;
+    }
+    file->grown = end > file->size;
+    if (room > batch && !file->mappable) { /* it was cut off, too */
+        journal_file_make_room(file, room - batch);
+    }
+    return 0;
 }
 
 int journal_file_make_room(struct journal_file *file, uint64_t bytes)
@@ -147,11 +156,15 @@ static int file_map_ahead(struct journal_file *file)
     }
     uint64_t end = MIN(file->room, need + MAP_STEP);
     journal_map_close(&file->map);
-    if (ftruncate(file->fd, (off_t)end) == 0 && journal_map_open(&file->map, file->fd, file->size, end) == 0) {
-        return 0;
+    if (journal_map_open(&file->map, file->fd, file->size, end) == 0) { /* the file grows only if there is a mapping */
+        if (ftruncate(file->fd, (off_t)end) == 0) {
+            file->grown = true;
+            return 0;
+        }
+        journal_map_close(&file->map);
     }
     file->mappable = false;
-    return journal_file_give_room_back(file) < 0 ? -EIO : 1;
+    return file->grown && journal_file_give_room_back(file, 0) < 0 ? -EIO : 1;
 }
 
 /* Completes each record before it begins the next: if the process is killed, no good record follows a bad one. */
@@ -193,7 +206,7 @@ int journal_file_commit(struct journal_file *file)
         return r;
     }
     /* a part that was written may stay if the journal fails: it was not reported, and reading cuts it off */
-    if (journal_file_give_room_back(file) < 0 && journal_is_full(r)) {
+    if (journal_file_give_room_back(file, 0) < 0 && journal_is_full(r)) {
         return -EIO;
     }
     return r;
@@ -415,8 +428,9 @@ static int file_settle_tail(struct journal_file *file, struct reader *r, const c
         return (int)data_end;
     }
     if ((uint64_t)data_end == bad) { /* unused room; a copy of the file may lack its blocks */
+        file->grown = true;
         file->size = bad;
-        return journal_file_make_room(file, r->end - bad) < 0 ? journal_file_give_room_back(file) : 0;
+        return journal_file_make_room(file, r->end - bad) < 0 ? journal_file_give_room_back(file, 0) : 0;
     }
     bool lost = mark->rebooted && bad >= mark->synced;
     int behind = lost ? 0 : reader_good_behind(r, file, (uint64_t)data_end);

@@ -71,6 +71,7 @@ struct journal_file {
     uint64_t sequence;      /* of the last record appended */
     uint64_t size;          /* bytes of header and records; while the file is mapped, zeros follow */
     uint64_t room;          /* bytes of the file for which the disk has reserved blocks; 0: none */
+    bool grown;             /* the file is longer than its records: zeros, for the mapping */
     uint32_t written_chain; /* of the last record written */
     uint64_t written_sequence;
     GByteArray *batch; /* appended and not yet written */
@@ -95,8 +96,8 @@ int journal_file_append(struct journal_file *file, uint8_t type, const void *pay
  * as it was before; after any other error the file's end is not known. */
 int journal_file_commit(struct journal_file *file);
 
-/* Cuts off the reserved room behind the last record.  0 or -errno. */
-int journal_file_give_room_back(struct journal_file *file);
+/* Cuts off what is behind the last record; `kept` bytes of the room there stay reserved.  0 or -errno. */
+int journal_file_give_room_back(struct journal_file *file, uint64_t kept);
 
 /* Reserves room on the disk for so many bytes after the batch.  0 or -errno. */
 int journal_file_make_room(struct journal_file *file, uint64_t bytes);

@@ -210,9 +210,9 @@ int journal_make_room(struct journal *j, size_t bytes, uint64_t spare)
     return j->roomless ? 1 : r;
 }
 
-void journal_give_room_back(struct journal *j)
+void journal_give_room_back(struct journal *j, uint64_t kept)
 {
-    if (!journal_failed(j) && journal_file_give_room_back(&j->file) < 0) {
+    if (!journal_failed(j) && journal_file_give_room_back(&j->file, kept) < 0) {
         journal_fail(j, EIO); /* the file's end is not known */
     }
 }

@@ -87,8 +87,8 @@ int journal_commit(struct journal *j);
  * without this call. */
 int journal_make_room(struct journal *j, size_t bytes, uint64_t spare);
 
-/* Gives up reserved room, for compaction. */
-void journal_give_room_back(struct journal *j);
+/* Gives up reserved room but for `kept` bytes, for compaction. */
+void journal_give_room_back(struct journal *j, uint64_t kept);
 
 /* The errno that ended it (positive), or 0. */
 int journal_failed(const struct journal *j);

@@ -198,13 +198,14 @@ static bool store_wants_compaction(struct local_store *store)
             journal_sequence(store->journal) - store->compact_sequence >= part);
 }
 
-/* On a full disk it gives up the reserved room first, so that the new file may find room. */
+/* On a full disk it gives up the reserved room first, so that the new file may find room: not that of the ends, as a
+ * release must not be lost if the new file finds none. */
 static int store_begin_anywhere(struct local_store *store)
 {
     store->compact_most = local_store_locks(store);
     store->compact_sequence = journal_sequence(store->journal);
     if (store->full) {
-        journal_give_room_back(store->journal);
+        journal_give_room_back(store->journal, local_store_room_of_ends(store));
     }
     return store_begin_compaction(store);
 }

@@ -57,6 +57,8 @@ struct local_store {
 void local_store_report_failure(struct local_store *store);
 /* Names held, and tickets that wait. */
 uint64_t local_store_locks(const struct local_store *store);
+/* Bytes of room for the ends of all locks, and what a restart writes. */
+uint64_t local_store_room_of_ends(const struct local_store *store);
 struct local_session local_store_present_session(const struct local_store *store);
 /* Empties store->record and returns it; local_store_put_record adds it to the batch. */
 GByteArray *local_store_fresh_record(struct local_store *store);

@@ -10,6 +10,7 @@
 /* Bytes of room: */
 #define SPARE 131072     /* reserved for records on a full disk */
 #define SPARE_END 32     /* reserved for the end of each lock */
+#define SPARE_START 8192 /* of SPARE, for the records of restarts */
 #define USUAL_LEASE 2048 /* needed to grant a new lease */
 #define UNDECIDED 512    /* reserved for each provisional lock, whose close is answered before its record is written */
 #define RECORD_FRAME 32  /* around a record */
@@ -32,6 +33,11 @@ uint64_t local_store_locks(const struct local_store *store)
 {
     struct backend_counts counts = lockspace_counts(store->space);
     return counts.locks + counts.waiting;
+}
+
+uint64_t local_store_room_of_ends(const struct local_store *store)
+{
+    return SPARE_START + local_store_locks(store) * SPARE_END;
 }
 
 static void write_set_full(struct local_store *store, int error)

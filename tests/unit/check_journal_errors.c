@@ -129,7 +129,7 @@ static void story_run(struct story *story)
         story_compact(story, j);
         story_put(story, j, "three");
         story_tell(story, journal_sync_wait(j));
-        journal_give_room_back(j);
+        journal_give_room_back(j, 0);
         journal_close(j);
         story_tear();
     }
