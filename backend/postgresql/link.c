@@ -275,7 +275,7 @@ uint64_t pq_link_send(struct pq_link *link, enum pq_function function, struct pq
     call->parameters = *parameters;
     call->parameters.bytes = parameters->bytes ? parameters->bytes : g_byte_array_new();
     call->until = clock_now() + (timeout     ? timeout
-                                 : long_away ? MIN(POSTGRESQL_AWAY_TIMEOUT, link->timeout)
+                                 : long_away ? MIN(REMOTE_TIMEOUT_AWAY, link->timeout)
                                              : link->timeout);
     call->answered = answered;
     call->arg = arg;

@@ -28,8 +28,7 @@
 #define POSTGRESQL_MOUNT_SIZE 17 /* 64 random bits in hexadecimal, and NUL */
 #define POSTGRESQL_FORMAT 1      /* as in schema.sql */
 #define POSTGRESQL_VERSION_MIN 140000
-#define POSTGRESQL_AWAY_TIMEOUT 500 /* ms of a request, once the server has been away for longer than `timeout` */
-#define POSTGRESQL_LOCK_TIMEOUT 80  /* ms that a call waits for a name that a transaction keeps */
+#define POSTGRESQL_LOCK_TIMEOUT 80 /* ms that a call waits for a name that a transaction keeps */
 #define POSTGRESQL_CONTENT_MAX 65536
 #define POSTGRESQL_META_MAX 4096
 #define POSTGRESQL_LIST_MAX 1000

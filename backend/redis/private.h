@@ -25,7 +25,6 @@
 #include "backend/remote/epoch.h"
 #include "backend/remote/remote.h"
 
-#define REDIS_TIMEOUT_AWAY 500 /* ms of a request while the server is away for longer than requests take */
 #define REDIS_LIST_MAX 1000
 #define REDIS_CONTENT_MAX 65536 /* bytes, of what a store says */
 #define REDIS_META_MAX 4096
@@ -53,7 +52,6 @@ struct redis {
     char *about;         /* how the mount describes itself: see backend/format.h */
     enum redis_kind kind;
     bool was_up;
-    clock_ms down_since;
     int64_t timeout;     /* of a request */
     GPtrArray *warnings; /* about INFO, when the server came up last */
     bool warned;         /* the warnings of the first time are logged, by the preflight or here */

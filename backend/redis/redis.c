@@ -65,8 +65,7 @@ static void redis_on_up(void *context)
 
 static void redis_on_down(void *context, const char *why)
 {
-    struct redis *r = context;
-    r->down_since = clock_now();
+    (void)context;
     log_warning("the Redis server is away: %s", why);
 }
 
@@ -158,7 +157,7 @@ static void redis_status(struct remote *remote, struct backend_status *status)
     struct redis_conn_counts counts = redis_conn_counts(r->conn);
     const char *why = redis_conn_error(r->conn);
     status->away = *why;
-    status->since = !status->away ? counts.since : counts.since ? counts.refused : r->down_since;
+    status->since = !status->away ? counts.since : counts.since ? counts.refused : counts.silent;
     status->why = status->away ? g_strdup(why) : NULL;
     status->address = g_strdup(r->address);
     status->round_trips = counts.requests;
@@ -268,7 +267,6 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     redis_keys_set_identity(&r->keys, options->identity ? options->identity : r->mount);
     r->address = redis_uri_show(&conn.uri);
     r->kind = conn.uri.kind;
-    r->down_since = clock_now();
     r->warned = !options->checked;
     r->timeout = conn.timeout ? conn.timeout : REDIS_TIMEOUT_DEFAULT;
     r->warnings = g_ptr_array_new_with_free_func(g_free);

@@ -9,8 +9,6 @@
 
 #include "backend/redlock/private.h"
 
-#define AWAY_TIMEOUT 1 /* ms, of a request to a server that has been away for longer than a request takes */
-
 /* --- requests --- */
 
 static void poll_add(struct redlock *r, const char *data, size_t length)
@@ -208,14 +206,16 @@ void redlock_poll_send(struct redlock *r, struct redlock_flow *flow, enum redloc
     for (unsigned i = 0; i < r->count; i++) {
         struct redlock_node *node = &r->nodes[i];
         struct redlock_ballot *ballot = &poll->ballots[i];
-        bool up = redlock_node_is_up(node), away = !up && clock_now() - node->changed >= r->timeout;
+        bool up = redlock_node_is_up(node);
+        clock_ms silent = redis_conn_counts(node->conn).silent;
+        bool away = !up && silent > 0 && clock_now() - silent >= r->timeout;
         ballot->poll = poll;
         redlock_node_stamp(node);
         poll->open++;
         ballot->id = redis_conn_call(node->conn, &redlock_scripts[script], r->key_count,
                                      (const struct redis_argument *)r->arguments->data, r->arguments->len,
                                      up     ? timeout
-                                     : away ? AWAY_TIMEOUT
+                                     : away ? REMOTE_TIMEOUT_AWAY
                                             : MAX(timeout, r->timeout), /* it may be connecting */
                                      poll_on_answer, ballot);
     }

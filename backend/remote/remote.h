@@ -45,6 +45,7 @@
 #define REMOTE_HEARTBEAT_TICKETS 200 /* waiters of one heartbeat request */
 #define REMOTE_RELEASE_MAX 60000     /* ms that a release with an unknown outcome is repeated */
 #define REMOTE_UNDO_MAX 10000        /* ms that an undo is repeated before its caller gets the result */
+#define REMOTE_TIMEOUT_AWAY 20       /* ms of a request while the store has not answered for longer than a timeout */
 #define REMOTE_LATE_GRANTS 3         /* grants that arrive after their term before a claim that does not wait fails */
 #define REMOTE_BACKGROUND_MAX 1024   /* cost of pending background requests; see background.c */
 #define REMOTE_BACKGROUND_COST 16    /* of one; an uncontended renewal, which a store may send with others, costs 1 */

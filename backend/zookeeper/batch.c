@@ -91,11 +91,20 @@ static void batch_continue(struct zk_batch *batch)
     }
 }
 
+/* A batch that is parked behind another flow of this mount tells nothing about the servers. */
+static void batch_note_silence(const struct zk_batch *batch)
+{
+    struct zookeeper *z = batch->z;
+    bool waits = batch->open > 0 || !z->ready, long_ago = clock_now() - batch->begun >= ZOOKEEPER_TIMEOUT - 1;
+    z->silent = z->silent || (waits && long_ago && z->answered < batch->begun);
+}
+
 static void batch_on_limit(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct zk_batch *batch = timer->data;
     (void)loop, (void)events;
     enum remote_outcome outcome = batch->was_sent || !batch->parked ? REMOTE_UNKNOWN : REMOTE_NOT_SENT;
+    batch_note_silence(batch);
     if (batch->request) {
         batch->flow->failed(batch, outcome);
         batch->request = NULL;
@@ -128,7 +137,9 @@ void *batch_new(struct zookeeper *z, const struct zk_flow *flow, struct remote_r
 
 void batch_start(struct zk_batch *batch, int64_t timeout)
 {
-    ev_timer_set(&batch->limit, (double)(timeout ? timeout : ZOOKEEPER_TIMEOUT) / 1000, 0);
+    int64_t otherwise = batch->z->silent ? REMOTE_TIMEOUT_AWAY : ZOOKEEPER_TIMEOUT;
+    batch->begun = clock_now();
+    ev_timer_set(&batch->limit, (double)(timeout ? timeout : otherwise) / 1000, 0);
     ev_timer_start(batch->z->remote.loop, &batch->limit);
     batch_begin(batch);
 }
@@ -167,6 +178,10 @@ static void batch_note_reply(const struct zk_reply *constant, int rc, const stru
         reply->stat = *stat;
     }
     batch->lost = batch->lost || batch_is_lost(rc);
+    if (!batch_is_lost(rc)) {
+        batch->z->answered = clock_now();
+        batch->z->silent = false;
+    }
     if (--batch->open == 0) {
         batch_continue(batch);
     }

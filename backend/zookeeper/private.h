@@ -46,6 +46,8 @@ struct zookeeper {
     uint64_t base; /* see node_fence */
     bool kazoo, was_up;
     bool connected;          /* as the library last reported */
+    clock_ms answered;       /* when the last answer came */
+    bool silent;             /* a flow had no answer for ZOOKEEPER_TIMEOUT, and none has come since */
     bool expired;            /* the same */
     bool ready;              /* connected, and the session's own node is there: batches are sent */
     int64_t session_timeout; /* to request, ms */
@@ -123,7 +125,8 @@ struct zk_batch {
     bool was_sent;      /* some of its requests were sent in an earlier try */
     bool revokes;       /* ends the holders of the lock at `path`: changes of that lock wait */
     bool sending, lost, ended;
-    clock_ms sent;
+    clock_ms begun; /* its first try */
+    clock_ms sent;  /* the requests of this step */
     ev_timer limit, soon;
     char *path;                 /* the node that it is about */
     enum backend_result result; /* the answer to `op` when the last step is done */
@@ -133,7 +136,8 @@ struct zk_batch {
 
 /* Allocates flow->size bytes, all 0 but the struct zk_batch. */
 void *batch_new(struct zookeeper *z, const struct zk_flow *flow, struct remote_request *request);
-/* Begins the flow, now or when the session is ready.  `timeout`: ms for all tries; 0: ZOOKEEPER_TIMEOUT. */
+/* Begins the flow, now or when the session is ready.  `timeout`: ms for all tries; 0: ZOOKEEPER_TIMEOUT,
+ * or, while the servers are silent, REMOTE_TIMEOUT_AWAY. */
 void batch_start(struct zk_batch *batch, int64_t timeout);
 /* Calls no further step, and frees the flow once no request is open. */
 void batch_end(struct zk_batch *batch);

@@ -129,6 +129,9 @@ conn_fail(struct redis_conn *conn, enum redis_failure failure, const char *forma
     }
     conn->state = REDIS_CONN_PAUSE;
     conn->counts.since = 0;
+    if (was_up) {
+        conn->counts.silent = clock_now() - (failure == REDIS_SILENT ? conn->options.command_timeout : 0);
+    }
     conn->probing = conn->tracking = false;
     redis_conn_wake(conn);
     if (was_up) {
@@ -256,6 +259,7 @@ static void conn_come_up(struct redis_conn *conn)
     conn->needed_by = 0;
     conn->error[0] = conn->logged[0] = '\0';
     conn->counts.since = clock_now();
+    conn->counts.silent = 0;
     conn->state = REDIS_CONN_UP;
     redis_conn_request_resume(conn);
     if (changed) { /* what was watched may have changed meanwhile */
@@ -518,6 +522,7 @@ void redis_conn_start(struct redis_conn *conn, struct ev_loop *loop, const struc
     ev_set_priority(&conn->work, EV_MINPRI);
     conn->alarm.data = conn->work.data = conn;
     conn->state = REDIS_CONN_PAUSE;
+    conn->counts.silent = clock_now();
     redis_conn_wake(conn);
 }
 
@@ -583,7 +588,12 @@ const char *redis_conn_place(const struct redis_conn *conn)
 
 struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn)
 {
-    return conn->counts;
+    struct redis_conn_counts counts = conn->counts;
+    clock_ms oldest = redis_conn_request_oldest(conn);
+    if (counts.silent == 0 && oldest != CLOCK_NEVER) {
+        counts.silent = MAX(oldest, conn->command.last_reply);
+    }
+    return counts;
 }
 
 void redis_conn_keep(struct redis_conn *conn, int more)

@@ -148,6 +148,7 @@ struct redis_conn_counts {
     uint64_t waits;      /* times that replicas were asked whether they have what was written */
     uint64_t shortfalls; /* of these, how often too few had it in time */
     clock_ms since;      /* 0: it is down */
+    clock_ms silent;     /* since when the server owes an answer, or is down; 0: neither */
     clock_ms refused;    /* of redis_conn_error, while it is up: since when */
 };
 struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn);
