@@ -226,6 +226,7 @@ void redlock_acquire_begin(struct redlock_flow *flow)
     char *directory = remote_parent(flow->name, &leaf);
     flow->revision = ++r->revisions;
     remote_make_id(flow->id);
+    redlock_recover_exclude(r, flow->id);
     g_hash_table_replace(r->tries, g_strdup(t->id), g_strdup(flow->id));
     redlock_poll_key(r, 0, flow->name);
     redlock_poll_key(r, 'R', flow->name);

@@ -196,6 +196,7 @@ struct redlock_flow {
         struct {
             char former[REMOTE_ID_SIZE]; /* of a lock: its token until now */
             pid_t pid;                   /* and its holder's; -1: not known; 0: it is a lease */
+            bool confirmed;              /* a majority has noted it */
         } recovery;
     };
 };
@@ -293,6 +294,8 @@ void redlock_acquire_changed(struct redlock_node *node, const char *name);
 void redlock_recover(struct remote *remote, backend_recover_each *found, void *arg);
 /* Locks that are not found yet run out. */
 void redlock_recover_stop(struct redlock *r);
+/* A token that this daemon is about to use: a note with it is not the former daemon's. */
+void redlock_recover_exclude(struct redlock *r, const char *id);
 
 /* --- tickets.c --- */
 

@@ -3,6 +3,8 @@
  * Each server has notes of them (MINE of head.lua).  This asks all servers for each lock that a majority has noted, and
  * gives it another token.  A lock that a majority has is recovered, with what is left of its term on a majority; it is
  * renewed now if its owner lives or a process has its file open.  Any other is lost.
+ *
+ * The mount may serve before all notes are read, so the servers may have notes of its own locks: these are left alone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +19,16 @@
 /* Words of an answer of recover.lua. */
 enum recover_field { NUMBER = 1, KIND, AGE, TTL, LEFT, REVISION, META, CONTENT };
 
+struct recover_note {
+    pid_t pid;        /* its score: see head.lua */
+    unsigned servers; /* a bit for each that has it */
+};
+
 struct redlock_recovery {
-    GHashTable *notes;    /* note -> its score, as text; of locks that were not requested yet */
+    GHashTable *notes;    /* note -> struct recover_note, of locks that were not requested yet */
+    GHashTable *own;      /* the tokens of this daemon */
+    GHashTable *restored; /* the names of recovered locks */
+    GHashTable *lost;     /* name -> pid, of handle locks that a majority has noted, but does not have */
     guint part;           /* of the notes, to request next */
     unsigned tries, open; /* requests for notes that failed; pending requests for locks */
     bool warned;          /* that the servers do not answer */
@@ -30,7 +40,17 @@ void redlock_recover_stop(struct redlock *r)
 {
     if (r->recovery) {
         g_hash_table_unref(r->recovery->notes);
+        g_hash_table_unref(r->recovery->own);
+        g_hash_table_unref(r->recovery->restored);
+        g_hash_table_unref(r->recovery->lost);
         g_clear_pointer(&r->recovery, g_free);
+    }
+}
+
+void redlock_recover_exclude(struct redlock *r, const char *id)
+{
+    if (r->recovery) {
+        g_hash_table_add(r->recovery->own, g_strdup(id));
     }
 }
 
@@ -94,6 +114,7 @@ static void recover_restore(struct redlock_flow *flow)
     r->revisions = MAX(r->revisions, revision);
     r->longest = MAX(r->longest, MIN(claim.ttl, REDLOCK_LONGEST));
     redlock_hold_new(r, t, flow->id, revision);
+    g_hash_table_add(r->recovery->restored, g_strdup(flow->name));
     r->recovery->found(r->recovery->arg, flow->name, &t->head, meta, content);
     t->due = clock_now(); /* renewed now, if its owner lives, or a process has its file open */
     remote_ticket_schedule(&r->remote, t);
@@ -123,8 +144,8 @@ static void recover_on_lock(struct redlock_flow *flow)
         recover_warn(r->recovery);
     } else {
         redlock_flow_undo(r, flow->name, flow->id);
-        if (flow->recovery.pid != 0) {
-            remote_log_lost(flow->name, flow->recovery.pid);
+        if (flow->recovery.pid != 0 && flow->recovery.confirmed) {
+            g_hash_table_replace(r->recovery->lost, g_strdup(flow->name), GINT_TO_POINTER(flow->recovery.pid));
         }
     }
     redlock_flow_end(flow, true);
@@ -157,28 +178,68 @@ static bool recover_is_note(struct redlock *r, const char *note)
            redis_key_allowed(&r->keys, note + REMOTE_ID_SIZE);
 }
 
+/* A lock is not lost if another note of its name was recovered. */
+static void recover_log_lost(const struct redlock_recovery *recovery)
+{
+    GHashTableIter each;
+    gpointer name, pid;
+    g_hash_table_iter_init(&each, recovery->lost);
+    while (g_hash_table_iter_next(&each, &name, &pid)) {
+        if (!g_hash_table_contains(recovery->restored, name)) {
+            remote_log_lost(name, GPOINTER_TO_INT(pid));
+        }
+    }
+}
+
 /* The next locks; or ends. */
 static void recover_ask_more(struct redlock *r)
 {
     struct redlock_recovery *recovery = r->recovery;
     GHashTableIter each;
-    gpointer note, score;
+    gpointer note, value;
     g_hash_table_iter_init(&each, recovery->notes);
-    while (recovery->open < RECOVER_PENDING && g_hash_table_iter_next(&each, &note, &score)) {
-        struct redlock_flow *flow = redlock_flow_new(r, NULL, (const char *)note + REMOTE_ID_SIZE);
-        g_strlcpy(flow->recovery.former, note, REMOTE_ID_SIZE);
-        flow->recovery.pid = atoi(score);
-        remote_make_id(flow->id);
+    while (recovery->open < RECOVER_PENDING && g_hash_table_iter_next(&each, &note, &value)) {
+        const struct recover_note *noted = value;
+        char former[REMOTE_ID_SIZE];
+        g_strlcpy(former, note, sizeof former);
+        if (!g_hash_table_contains(recovery->own, former)) {
+            struct redlock_flow *flow = redlock_flow_new(r, NULL, (const char *)note + REMOTE_ID_SIZE);
+            memcpy(flow->recovery.former, former, sizeof former);
+            flow->recovery.pid = noted->pid;
+            flow->recovery.confirmed = (unsigned)__builtin_popcount(noted->servers) >= vote_majority(r->count);
+            remote_make_id(flow->id);
+            recovery->open++;
+            recover_ask_lock(flow);
+        }
         g_hash_table_iter_remove(&each);
-        recovery->open++;
-        recover_ask_lock(flow);
     }
     if (recovery->open == 0) {
+        recover_log_lost(recovery);
         redlock_recover_stop(r);
     }
 }
 
 /* --- the notes --- */
+
+/* Adds the notes of one server's answer. */
+static void recover_add_notes(struct redlock *r, unsigned server, const struct redlock_ballot *ballot)
+{
+    GHashTable *notes = r->recovery->notes;
+    guint words = ballot->words ? ballot->words->len : 0;
+    for (guint k = 1; k + 1 < words; k += 2) {
+        const char *note = redlock_ballot_text(ballot, k);
+        if (!recover_is_note(r, note)) {
+            continue;
+        }
+        struct recover_note *noted = g_hash_table_lookup(notes, note);
+        if (!noted) {
+            noted = g_new0(struct recover_note, 1);
+            g_hash_table_insert(notes, g_strdup(note), noted);
+        }
+        noted->pid = (pid_t)redlock_ballot_number(ballot, k + 1);
+        noted->servers |= 1u << server;
+    }
+}
 
 static void recover_ask_notes(struct redlock_flow *flow);
 
@@ -201,14 +262,8 @@ static void recover_on_notes(struct redlock_flow *flow)
     }
     for (unsigned i = 0; verdict == VOTE_WON && i < r->count; i++) {
         const struct redlock_ballot *ballot = &flow->poll->ballots[i];
-        guint words = ballot->words ? ballot->words->len : 0;
-        for (guint k = 1; k + 1 < words; k += 2) {
-            const char *note = redlock_ballot_text(ballot, k);
-            if (recover_is_note(r, note)) {
-                g_hash_table_replace(recovery->notes, g_strdup(note), g_strdup(redlock_ballot_text(ballot, k + 1)));
-            }
-        }
-        more = more || words > 2 * RECOVER_PART;
+        recover_add_notes(r, i, ballot);
+        more = more || (ballot->words && ballot->words->len > 2 * RECOVER_PART);
     }
     recovery->part++;
     if (more) {
@@ -251,8 +306,12 @@ void redlock_recover(struct remote *remote, backend_recover_each *found, void *a
     ev_now_update(remote->loop);
     ev_timer_start(remote->loop, &limit);
     r->recovery = g_new0(struct redlock_recovery, 1);
-    *r->recovery = (struct redlock_recovery){
-        .notes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free), .found = found, .arg = arg};
+    *r->recovery = (struct redlock_recovery){.notes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free),
+                                             .own = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+                                             .restored = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+                                             .lost = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+                                             .found = found,
+                                             .arg = arg};
     recover_ask_notes(redlock_flow_new(r, NULL, ""));
     while (r->recovery && !late) {
         ev_run(remote->loop, EVRUN_ONCE);

@@ -816,16 +816,23 @@ static void restart_daemon(void)
     ck_assert_int_eq(contract_stat("b").type, BACKEND_NOTHING); /* by then it would have found more */
 }
 
-/* How many locks of that mount the server has noted. */
-static long long noted(unsigned server)
+/* A command on the server's notes of that mount. */
+static long long notes_do(unsigned server, const char *word, const char *score, const char *note)
 {
     char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, "redlock host:/mnt/locks", -1);
     char *key = g_strdup_printf("lfs:m:t%d:%.32s", getpid(), digest);
-    long long count = redis_server_do(servers[server], "ZCARD %s", key);
+    long long answer = note ? redis_server_do(servers[server], "%s %s %s %s", word, key, score, note)
+                            : redis_server_do(servers[server], "%s %s", word, key);
 
     g_free(key);
     g_free(digest);
-    return count;
+    return answer;
+}
+
+/* How many locks of that mount the server has noted. */
+static long long noted(unsigned server)
+{
+    return notes_do(server, "ZCARD", NULL, NULL);
 }
 
 START_TEST(lock_that_one_server_lacks_is_recovered_and_given_to_it_again)
@@ -878,6 +885,48 @@ START_TEST(lock_that_most_servers_have_lost_is_not_recovered)
 }
 END_TEST
 
+/* One server or all have the note of a lock that nobody holds. */
+START_TEST(lock_is_reported_lost_only_if_a_majority_has_noted_it)
+{
+    char text[4096] = "";
+    FILE *log = tmpfile();
+
+    begin_noting();
+    for (int i = 0; i < 3; i++)
+        if (_i == i || _i == 3)
+            notes_do((unsigned)i, "ZADD", "4711", "0123456789abcdef0123456789abcdef a");
+    ck_assert_int_ge(dup2(fileno(log), STDERR_FILENO), 0);
+    restart_daemon();
+    contract_pass(500);
+    rewind(log);
+    text[fread(text, 1, sizeof text - 1, log)] = '\0';
+    fclose(log);
+    ck_assert_int_eq(strstr(text, "the lock of process 4711 is lost") != NULL, _i == 3);
+    ck_assert_uint_eq(found, 0);
+}
+END_TEST
+
+/* Its daemon reads the notes only after it has granted. */
+START_TEST(lock_that_is_granted_before_the_notes_are_read_keeps_its_key)
+{
+    struct contract_log log = {0};
+
+    begin_noting();
+    restart_daemon();
+    redis_server_pause(servers[0]);
+    redis_server_pause(servers[1]);
+    backend_recover(contract_one, on_found, NULL);
+    redis_server_resume(servers[0]);
+    redis_server_resume(servers[1]);
+    struct backend_ticket *ticket = contract_get("a", BACKEND_FLOCK, &log);
+    contract_pass(2000);
+    backend_renew(contract_one, &(struct backend_renewal){.ticket = ticket, .ttl = CONTRACT_LONG}, 1);
+    contract_pass(500);
+    ck_assert_uint_eq(found, 0);
+    ck_assert_uint_eq(log.ended, 0);
+}
+END_TEST
+
 START_TEST(lock_that_was_released_or_broken_is_not_noted_any_more)
 {
     struct contract_log log = {0};
@@ -915,6 +964,8 @@ static TCase *failing_case(void)
     tcase_add_loop_test(tcase, lock_that_one_server_lacks_is_recovered_and_given_to_it_again, 0, 3);
     tcase_add_loop_test(tcase, lock_is_recovered_while_one_server_does_not_answer, 0, 3);
     tcase_add_test(tcase, lock_that_most_servers_have_lost_is_not_recovered);
+    tcase_add_loop_test(tcase, lock_is_reported_lost_only_if_a_majority_has_noted_it, 0, 4);
+    tcase_add_test(tcase, lock_that_is_granted_before_the_notes_are_read_keeps_its_key);
     tcase_add_loop_test(tcase, lock_that_was_released_or_broken_is_not_noted_any_more, 0, 2);
     return tcase;
 }
