@@ -39,7 +39,7 @@ enum plan_idiom {
     IDIOM_CONVERT,
     IDIOM_HELPER,    /* a child that touches, and exits */
     IDIOM_HAND_OVER, /* one ends what another takes then */
-    IDIOM_CIRCLE,    /* two wait for each other, or would */
+    IDIOM_CIRCLE,    /* two or three wait for each other, or would */
     IDIOM_INHERIT,   /* a child closes what its parent has opened */
     IDIOM_TOO_LARGE, /* a write that fails, and then close */
     IDIOM_LOSE,      /* to somebody who breaks it */
@@ -292,20 +292,39 @@ static void plan_hand_over(const struct plan_subject *s)
     plan_take(&last);
 }
 
+static struct act *plan_record(const struct plan_subject *s, unsigned byte)
+{
+    struct act *act = plan_with(s, ACT_SETLK);
+    act->flags = LOCK_EX;
+    act->start = act->end = byte;
+    return act;
+}
+
+/* Two or three programs, each with a lock or a byte of one lock, and then each wants the next one's. */
 static void plan_circle(const struct plan_subject *s)
 {
-    struct plan_subject pair[2] = {*s, plan_another(s, true)};
-    for (int i = 0; i < 4; i++) { /* each takes its byte, and then wants the other's */
-        if (i < 2) {
-            plan_open(&pair[i], O_RDWR | O_CREAT);
-        }
-        struct act *act = plan_with(&pair[i % 2], ACT_SETLK);
-        act->flags = LOCK_EX;
-        act->start = act->end = (i + i / 2) % 2;
-        act->delay = i < 2 ? act->delay : 2500 * WORLD_MS; /* it certainly waits by then */
+    struct plan_subject ring[3];
+    unsigned count = MIN(world_chance(250) ? 2 : 3, s->habits->programs);
+    bool apart = world_chance(500);
+    for (unsigned i = 0; i < count; i++) {
+        ring[i] = *s;
+        ring[i].program = (s->program + i) % s->habits->programs;
+        ring[i].name = apart ? (s->name + i) % 5 : s->name;
+        plan_open(&ring[i], O_RDWR | O_CREAT);
+        plan_record(&ring[i], i);
     }
-    plan_with(&pair[1], ACT_CLOSE);
-    plan_with(&pair[0], ACT_CLOSE);
+    for (unsigned i = 0; i < count; i++) {
+        struct plan_subject wants = ring[i];
+        if (apart) {
+            wants.slot = (wants.slot + 1) % 3;
+            wants.name = ring[(i + 1) % count].name;
+            plan_open(&wants, O_RDWR | O_CREAT);
+        }
+        plan_record(&wants, (i + 1) % count)->delay = 2500 * WORLD_MS; /* it certainly waits by then */
+    }
+    for (unsigned i = count; i > 0; i--) {
+        plan_with(&ring[i - 1], ACT_CLOSE);
+    }
 }
 
 /* Two share it, by flock(2) or by records, and then each wants it alone. */
