@@ -244,6 +244,11 @@ static void link_send_waiting(struct pq_link *link)
     clock_ms now = clock_now();
     for (call = TAILQ_FIRST(&link->waiting); link->conn && call; call = next) {
         next = TAILQ_NEXT(call, link);
+        if (!call->answered) { /* forgotten since it was rolled back */
+            TAILQ_REMOVE(&link->waiting, call, link);
+            link_call_free(link, call);
+            continue;
+        }
         if (call->not_before > now || (link->entering && call->function != PQ_ENTER) ||
             link_is_behind_blocked(link, call)) {
             continue;
