@@ -1,7 +1,8 @@
 /* recover: restores the leases and handle locks that this mount held when it last ended.
  *
  * It reads them by the mount's identity, in parts.  The mount answers requests once all are found, or after the timeout
- * of a request; then it finds the rest meanwhile.  If the server is away it finds nothing, and the leases expire.
+ * of a request; then it finds the rest meanwhile.  It reads again what other transactions keep.  If the server is away
+ * it finds nothing, and the leases expire.
  */
 #include <string.h>
 
@@ -13,7 +14,8 @@
 struct pq_recovery {
     struct postgresql *p;
     GBytes *path; /* the last one */
-    char slot[24];
+    bool busy;    /* other transactions keep some of this reading: read them again */
+    bool again;   /* it is such a reading */
     backend_recover_each *found;
     void *arg;
 };
@@ -97,14 +99,17 @@ static void recover_on_part(void *arg, const struct pq_answer *answer)
     }
     for (int i = 0; i < count; i++) {
         recover_restore(recovery, answer->rows, i, answer->sent);
+        recovery->busy = recovery->busy || *pq_text(answer->rows, i, "busy") == 't';
     }
-    if (count < RECOVER_PART) {
+    bool more = count >= RECOVER_PART;
+    if (!more && (!recovery->busy || answer->outcome != REMOTE_ANSWERED)) {
         pq_recover_stop(recovery->p);
         return;
     }
     g_bytes_unref(recovery->path);
-    recovery->path = pq_bytes(answer->rows, count - 1, "path", POSTGRESQL_CONTENT_MAX);
-    g_strlcpy(recovery->slot, pq_text(answer->rows, count - 1, "slot"), sizeof recovery->slot);
+    recovery->path = more ? pq_bytes(answer->rows, count - 1, "path", POSTGRESQL_CONTENT_MAX) : g_bytes_new(NULL, 0);
+    recovery->again = recovery->again || !more;
+    recovery->busy = recovery->busy && more;
     recover_ask(recovery);
 }
 
@@ -114,7 +119,7 @@ static void recover_ask(struct pq_recovery *recovery)
     pq_add_text(&f, recovery->p->identity);
     pq_add_text(&f, recovery->p->mount);
     pq_add_bytes(&f, recovery->path);
-    pq_add_text(&f, recovery->slot);
+    pq_add_text(&f, recovery->again ? "t" : "f");
     pq_add_number(&f, RECOVER_PART);
     postgresql_send(recovery->p, PQ_RECOVER, &f, 0, recover_on_part, recovery);
 }
@@ -135,7 +140,7 @@ void pq_recover(struct remote *r, backend_recover_each *found, void *arg)
     ev_now_update(r->loop);
     ev_timer_start(r->loop, &limit);
     p->recovery = g_new(struct pq_recovery, 1);
-    *p->recovery = (struct pq_recovery){.p = p, .path = g_bytes_new(NULL, 0), .slot = "-1", .found = found, .arg = arg};
+    *p->recovery = (struct pq_recovery){.p = p, .path = g_bytes_new(NULL, 0), .found = found, .arg = arg};
     recover_ask(p->recovery);
     while (p->recovery && !late) {
         ev_run(r->loop, EVRUN_ONCE);

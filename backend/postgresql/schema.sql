@@ -421,10 +421,12 @@ BEGIN
   IF t.slot = 0 THEN
     UPDATE leasefs.ticket u SET id = NULL, held = false, meta = NULL, content = NULL, x = NULL, s = NULL, joined = NULL,
       watched = NULL, freed = leasefs.ms()
-    WHERE u.path = t.path AND u.slot = 0;
+    WHERE u.path = t.path AND u.slot = 0 AND u.id = t.id;
   ELSE
-    DELETE FROM leasefs.ticket u WHERE u.path = t.path AND u.slot = t.slot;
-    UPDATE leasefs.ticket u SET others = u.others - 1, freed = leasefs.ms() WHERE u.path = t.path AND u.slot = 0;
+    DELETE FROM leasefs.ticket u WHERE u.path = t.path AND u.slot = t.slot AND u.id = t.id;
+    IF FOUND THEN
+      UPDATE leasefs.ticket u SET others = u.others - 1, freed = leasefs.ms() WHERE u.path = t.path AND u.slot = 0;
+    END IF;
   END IF;
 END$$;
 
@@ -1782,11 +1784,16 @@ $$SELECT format('PID %s, role %s, application %s, %s, its transaction began at %
     l.objid::bigint = hashtext(encode(_path, 'escape'))::bigint & 4294967295 AND l.pid <> pg_backend_pid() AND
     l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())$$;
 
--- The leases and handle locks of a mount that starts again, after _after.  From now on their ends are reported on the
--- mount's new channel.  Each gets a new id, so no request of the daemon before finds it.  It loses its identity, because
+-- The leases and handle locks of a mount that starts again, from _after_path on.  From now on their ends are reported on
+-- the mount's new channel.  Each gets a new id, so no request of the daemon before finds it.  It loses its identity, because
 -- handles and lock owners have other numbers now.  A waiting one, or one that was not claimed, ends.
-CREATE FUNCTION leasefs.recover(_identity text, _mount text, _after_path bytea, _after_slot bigint, _max integer,
-  OUT path bytea, OUT slot bigint, OUT id text, OUT number bigint, OUT remaining bigint, OUT age bigint, OUT ttl bigint,
+--
+-- The call may be repeated, because its answer may be lost: the new ids begin with a hash of the mount, so a repetition
+-- finds again what the first one recovered.  A path whose tickets another transaction may be changing is returned with
+-- `busy` and without an id: call again with _again.  That call fails with 55P03 if it changes nothing and there are such
+-- paths.  Ignore a row with neither.  After _max rows the call begins no further path.
+CREATE FUNCTION leasefs.recover(_identity text, _mount text, _after_path bytea, _again boolean, _max integer,
+  OUT path bytea, OUT busy boolean, OUT id text, OUT number bigint, OUT remaining bigint, OUT age bigint, OUT ttl bigint,
   OUT mode smallint, OUT meta bytea, OUT name bytea, OUT held boolean, OUT content bytea, OUT kind smallint,
   OUT segments text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -1794,26 +1801,40 @@ DECLARE
   t leasefs.ticket;
   now bigint := leasefs.ms();
   closed boolean := leasefs.is_closed();
-  found_so_far integer := 0;
+  prefix text := lpad(to_hex(hashtext(_mount)), 8, '0');
+  rows integer := 0;
+  changed integer := 0;
+  any_busy boolean := false;
 BEGIN
-  FOR t IN SELECT v.* FROM leasefs.ticket v WHERE v.identity = _identity AND v.id IS NOT NULL AND v.mount NOT IN ('guard', 'delay', _mount) AND
-             v.deadline > now AND (NOT closed OR EXISTS (SELECT FROM leasefs.restored r WHERE r.id = v.id)) AND (v.path > _after_path OR v.path = _after_path AND v.slot > _after_slot)
+  FOR t IN SELECT v.* FROM leasefs.ticket v WHERE v.identity = _identity AND v.id IS NOT NULL AND v.mount NOT IN ('guard', 'delay') AND
+             (v.mount <> _mount OR starts_with(v.id, prefix)) AND v.path > _after_path AND
+             v.deadline > now AND (NOT closed OR EXISTS (SELECT FROM leasefs.restored r WHERE r.id = v.id))
            ORDER BY v.path, v.slot LOOP
-    IF t.kind <> 1 AND (t.kind = 0 OR NOT t.held OR NOT t.claimed) THEN
-      IF leasefs.try_take(t.path) THEN -- otherwise it ends with its term
-        PERFORM leasefs.drop(t), leasefs.grant(t.path);
-      END IF;
+    EXIT WHEN rows >= _max AND t.path <> path;
+    path := t.path;
+    id := NULL;
+    busy := NOT leasefs.try_take(t.path);
+    rows := rows + 1;
+    IF busy THEN
+      any_busy := true;
+      RETURN NEXT;
       CONTINUE;
     END IF;
-    PERFORM leasefs.try_take(t.path); -- so that a request of the daemon before does not write what it read earlier
-    id := replace(gen_random_uuid()::text, '-', '');
-    UPDATE leasefs.ticket v SET id = recover.id, slot = CASE WHEN v.slot <> 0 THEN leasefs.slot_of(recover.id) ELSE 0 END,
-      mount = _mount, handle = NULL, owner = NULL, joined = NULL
-    WHERE v.path = t.path AND v.slot = t.slot AND v.id = t.id;
-    IF FOUND THEN
-      IF closed THEN INSERT INTO leasefs.restored VALUES (recover.id); END IF;
-      path := t.path;
-      slot := t.slot;
+    -- A request of the daemon before may have changed it before the lock was taken.
+    SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = t.path AND v.slot = t.slot AND v.id = t.id AND v.mount = t.mount;
+    IF FOUND AND t.kind <> 1 AND (t.kind = 0 OR NOT t.held OR NOT t.claimed) AND t.mount <> _mount THEN
+      PERFORM leasefs.drop(t), leasefs.grant(t.path);
+      changed := changed + 1;
+    ELSIF FOUND THEN
+      id := t.id;
+      IF t.mount <> _mount THEN
+        id := prefix || substr(replace(gen_random_uuid()::text, '-', ''), 1, 24);
+        UPDATE leasefs.ticket v SET id = recover.id, slot = CASE WHEN v.slot <> 0 THEN leasefs.slot_of(recover.id) ELSE 0 END,
+          mount = _mount, handle = NULL, owner = NULL, joined = NULL
+        WHERE v.path = t.path AND v.slot = t.slot AND v.id = t.id;
+        IF closed THEN INSERT INTO leasefs.restored VALUES (recover.id); END IF;
+        changed := changed + 1;
+      END IF;
       number := t.number;
       remaining := t.deadline - now;
       age := now - t.acquired;
@@ -1825,11 +1846,12 @@ BEGIN
       content := t.content;
       kind := t.kind;
       segments := leasefs.segments(t);
-      RETURN NEXT;
-      found_so_far := found_so_far + 1;
-      EXIT WHEN found_so_far = _max;
     END IF;
+    RETURN NEXT;
   END LOOP;
+  IF _again AND any_busy AND changed = 0 THEN
+    RAISE EXCEPTION 'leasefs: other transactions keep the locks of this mount' USING ERRCODE = 'lock_not_available';
+  END IF;
 END$$;
 
 -- --- functions for SQL clients ---

@@ -30,13 +30,19 @@ static struct backend *open_mount(uint32_t seed, const char *identity)
     return open_uri(uri, &(struct postgresql_options){.seed = seed, .timeout = 20000, .identity = identity});
 }
 
-static struct backend *open_relayed(void)
+static struct backend *open_relayed_as(const char *identity)
 {
     char uri[256];
     backend_free(open_mount(1, NULL)); /* which makes the schema */
     snprintf(uri, sizeof uri, "postgresql://postgres@127.0.0.1:%u/postgres?schema=t%d",
              relay_to(contract_loop, postgresql_server_port(server)), getpid());
-    return open_uri(uri, &(struct postgresql_options){.seed = 1, .timeout = RELAYED_TIMEOUT, .background = true});
+    return open_uri(uri, &(struct postgresql_options){
+                             .seed = 1, .timeout = RELAYED_TIMEOUT, .background = true, .identity = identity});
+}
+
+static struct backend *open_relayed(void)
+{
+    return open_relayed_as(NULL);
 }
 
 static struct backend *open_postgresql(void)
@@ -55,6 +61,85 @@ static struct backend *open_again(void)
     return open_mount(seed++, "host:/mnt/locks");
 }
 
+static void on_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                        const struct backend_info *holder)
+{
+    (void)result, (void)ticket, (void)holder;
+    *(bool *)arg = true;
+}
+
+/* The server rolls the acquire back; before it is repeated its caller gives up, and the release is sent at once. */
+START_TEST(acquire_that_was_rolled_back_and_cancelled_is_not_sent_again)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    bool acquired = false;
+    char *statements = g_strdup_printf(
+        "CREATE SEQUENCE t%1$d.attempts; CREATE FUNCTION t%1$d.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF nextval('t%1$d.attempts') = 1 THEN RAISE EXCEPTION 'refused' USING ERRCODE = '40001'; END IF; "
+        "RETURN NEW; END $$; CREATE TRIGGER refuse BEFORE INSERT ON t%1$d.ticket FOR EACH ROW "
+        "WHEN (NEW.path = 'a'::bytea) EXECUTE FUNCTION t%1$d.refuse()",
+        getpid());
+
+    ck_assert_int_eq(contract_stat("b").type, BACKEND_NOTHING);
+    g_free(postgresql_server_do(server, statements));
+    g_free(statements);
+    struct backend_ticket *ticket = backend_acquire(contract_backend, "a", &claim, on_acquired, &acquired);
+    for (int i = 0; i < 10; i++) {
+        contract_poll();
+        g_usleep(1000);
+    }
+    if (!acquired) { /* else this machine was too slow */
+        backend_cancel(contract_backend, ticket);
+        for (int i = 0; i < 100; i++) {
+            contract_stat("b"); /* so that the link sends what waits */
+            g_usleep(1000);
+        }
+        ck_assert(!contract_is_busy("a"));
+    }
+}
+END_TEST
+
+static bool on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+{
+    (void)name, (void)ticket, (void)meta, (void)content;
+    ++*(unsigned *)arg;
+    return false;
+}
+
+START_TEST(recovery_whose_answer_is_lost_finds_all_locks)
+{
+    struct contract_log log[2] = {{0}, {0}};
+    unsigned found = 0;
+    struct backend *first = contract_backend;
+
+    contract_backend = open_mount(2, "host:/mnt/locks");
+    contract_start(contract_backend);
+    contract_get("a", BACKEND_FLOCK, &log[0]);
+    contract_get("b", BACKEND_FLOCK, &log[1]);
+    backend_free(contract_backend);
+    contract_backend = open_relayed_as("host:/mnt/locks");
+    contract_start(contract_backend);
+    CONTRACT_UNTIL(contract_stat("c").type == BACKEND_NOTHING);
+    relay_cut();
+    backend_recover(contract_backend, on_found, &found);
+    ck_assert_uint_eq(found, 2);
+    backend_free(contract_backend);
+    relay_end();
+    contract_backend = first;
+}
+END_TEST
+
+static TCase *postgresql_case(void)
+{
+    TCase *tcase = tcase_create("postgresql");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
+    tcase_add_loop_test(tcase, acquire_that_was_rolled_back_and_cancelled_is_not_sent_again, 0, 5);
+    tcase_add_test(tcase, recovery_whose_answer_is_lost_finds_all_locks);
+    return tcase;
+}
+
 int main(void)
 {
     static const struct contract postgresql = {.name = "postgresql",
@@ -70,7 +155,9 @@ int main(void)
         return 0;
     }
     server = postgresql_server_start();
-    int result = check_main(contract_suite(&postgresql));
+    Suite *suite = contract_suite(&postgresql);
+    suite_add_tcase(suite, postgresql_case());
+    int result = check_main(suite);
     postgresql_server_free(server);
     return result;
 }

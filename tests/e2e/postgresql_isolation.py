@@ -320,6 +320,30 @@ case("many are renewed while one of them is released",
      lambda n, o, e: expect(o[0][0] in (1, 2) and o[1][0] == "gone" and len(holders(n["b"])) == 1, o),
      before=[acquire("a", "x", "m0"), acquire("b", "y", "m0")])
 
+# A mount that starts again as m1.  stale: a request of the daemon before that has read the ticket y when it stops at a gate.
+RECOVER = Call("SELECT id FROM leasefs.recover('start%(n)s', 'm1', '', false, 500)", read=lambda rows: [r[0] for r in rows])
+START = [Call(acquire("a", ticket, "m0", mode=1, kind=2).text.replace("'host'", "'start%(n)s'")) for ticket in "xy"]
+look.execute("CREATE FUNCTION public.stale(_path bytea, _id text) RETURNS boolean LANGUAGE plpgsql AS $$ DECLARE t leasefs.ticket; "
+             "BEGIN PERFORM leasefs.take(_path); t := leasefs.find(_path, _id); PERFORM pg_advisory_xact_lock(1); "
+             "IF t.id IS NOT NULL THEN PERFORM leasefs.drop(t); END IF; RETURN t.id IS NOT NULL; END$$")
+
+
+def gone(name, ids):
+    return query("SELECT count(*) FROM leasefs.ticket WHERE path = %s AND id IS NOT NULL", [name.encode()])[0][0] == 2 - ids
+
+
+case("a recovery whose answer is lost is repeated, and finds the same", [[RECOVER, RECOVER]],
+     lambda n, o, e: expect(len(o[0][0]) == 2 and all(o[0][0]) and sorted(o[0][0]) == sorted(o[0][1]), o), before=START)
+case("a request of the daemon before and a recovery exclude each other",
+     [[Call("SELECT public.stale('%(a)s', 'y%(n)s')")], [RECOVER], [Call("SELECT pg_advisory_xact_lock(1)")]],
+     lambda n, o, e: expect(gone(n["a"], o[0][0]), o), before=START)
+case("a ticket that has another id is not dropped",
+     [[Call("SELECT leasefs.drop(jsonb_populate_record(t, '{\"id\": \"other\"}')) IS NULL FROM leasefs.ticket t WHERE t.path = '%(a)s'")]],
+     lambda n, o, e: expect(gone(n["a"], 0), o), before=START)
+case("a recovery that other transactions stop is repeated",
+     [[Call("SELECT leasefs.take('%(a)s')")], [Call(RECOVER.text.replace("false", "true"), read=RECOVER.read)]],
+     lambda n, o, e: expect(o[1][0] == "55P03" or len(o[1][0]) == 2 and all(o[1][0]), o), before=START)
+
 # After a loss of data.  40001: the call is rolled back, and to be repeated.
 look.execute("UPDATE leasefs.life SET closed = true")
 case("a lock that is restored waits for its directory", [[Call(MKDIR)], [Call(
