@@ -290,7 +290,7 @@ START_TEST(rename_that_is_answered_after_its_term_is_stale)
     struct backend_ticket *ticket = contract_get_soon("a", &claim);
     clock_ms deadline = ticket->deadline;
     backend_rename(contract_backend, ticket, "b", replaced, note_result, &renamed);
-    bool in_time = renamed;
+    bool in_time = renamed || contract_can(BACKEND_SOLE_AUTHORITY); /* such a store renames at once, and answers late */
     while (clock_now() < deadline)
         g_usleep(1000);
     CONTRACT_UNTIL(renamed && log.ended && (!over || mine.ended));

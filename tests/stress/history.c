@@ -32,7 +32,8 @@
 /* What a call may fail with; anything else is a fault.  An open fails with ESTALE,
  * as do times, if renames have taken the file away twice in a row; a link with
  * ENOENT, if the kernel tells of the end of an earlier lock of that name at this
- * very moment; an open with ELOOP, if a symbolic link holds the name. */
+ * very moment; an open with ELOOP, if a symbolic link holds the name; a flock with
+ * EDEADLK, if it and another are to become exclusive at once. */
 static const int history_allowed[OPERATIONS][6] = {
     [OPERATION_EXCL] = {EEXIST, EINTR},
     [OPERATION_SYMLINK] = {EEXIST, EINTR},
@@ -45,7 +46,7 @@ static const int history_allowed[OPERATIONS][6] = {
     [OPERATION_UNLINK_OWN] = {0},
     [OPERATION_UNLINK_OTHER] = {EPERM, ENOENT},
     [OPERATION_TTL] = {EINTR},
-    [OPERATION_FLOCK] = {EINTR},
+    [OPERATION_FLOCK] = {EINTR, EDEADLK},
     [OPERATION_FLOCK_TRY] = {EAGAIN, EINTR},
     [OPERATION_FLOCK_UNLOCK] = {0},
     [OPERATION_FCNTL] = {EINTR, EDEADLK},
