@@ -61,13 +61,13 @@ offers 'leasefs memory mountpoint -o noat' noatime
 offers 'leasefs -o credentials=some' somefile
 offers 'leasefs -o ttl=1' '10s 1h 1m'
 
-it "every option of the daemon is offered and is in the man page, and each that is offered is one"
+it "every option of the daemon is offered and is in leasefs(8) or the manual of its store, and each that is offered is one"
 all=$("$LEASEFS" --help | sed -n '/^Options after/,/^  without/ { /^  of mount/,/^  without/ { /^  without/d; s/^  of mount(8):\|^ *//; s/, */\n/g; s/^ *//; p; b; }
     s/^  \([a-z_]*=*\).*/\1/p; }' | grep .)
 expect_between 35 "$(wc -w <<<"$all")" 100 "options found"
 for word in $all; do
     expect_is " $(completes "leasefs -o ${word%=}") " "* ${word}* *" "$word"
-    expect grep -qE "^\.(It )?Cm.* ?${word//_/_}( |\$)|^\.Cm ${word}( |\$)|Cm ${word%=}= Ns" "$SOURCES/man/leasefs.8"
+    expect grep -qE "^\.(It )?Cm.* ?${word//_/_}( |\$)|^\.Cm ${word}( |\$)|Cm ${word%=}= Ns" "$SOURCES/man/leasefs.8" "$SOURCES"/man/leasefs-*.7
 done
 for word in $(completes 'leasefs -o '); do
     expect_is " ${all//$'\n'/ } default_permissions " "* ${word%%=*}@(=|) *" "offered: $word"
