@@ -252,8 +252,8 @@ gives 9 -n -t 1m -N 2 "$MOUNT_A/longqueue" -- sh -c 'sleep 0.1; exit 9'
 expect "$LEASERUN" -F -n -t 1m "$MOUNT_A/long" -- sleep 0.2
 
 it "when the store is away for too long the command ends, whichever mount is cut off"
-begin -l "$MOUNT_A/x" -l "$MNT/y" -- sleep 60
-expect eventually 5 exists y
+begin -l "$MOUNT_A/x" -l "$MNT/y" -- sh -c 'echo >"$0"; exec sleep 60' "$TEST_DIR/began"
+expect eventually 5 mark began
 redis_pause
 ended 75
 gives 69 -l "$MOUNT_A/x" -l "$MOUNT_A/y" -n -- true
