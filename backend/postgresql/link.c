@@ -99,7 +99,10 @@ struct pq_link {
     char stamp[EPOCH_STAMP_SIZE];
     bool entering; /* the connection is new: other calls wait until the epoch is known */
     uint64_t ids;
-    clock_ms since, heard, logged;
+    clock_ms since, heard;
+    clock_ms logged;     /* when the log named last who blocks */
+    clock_ms refused_at; /* when it named a refusal last, */
+    char refused[8];     /* and its SQLSTATE */
     struct pq_counts counts;
     bool busy; /* in link_read: a callback must not free it */
 };
@@ -362,12 +365,14 @@ static void link_log_error(struct pq_link *link, const PGresult *rows)
     char text[1024];
     const char *message = PQresultErrorField(rows, PG_DIAG_MESSAGE_PRIMARY),
                *state = PQresultErrorField(rows, PG_DIAG_SQLSTATE);
-    if (clock_now() - link->logged < LINK_LOG_EVERY && link->logged) {
+    state = state ? state : "none";
+    if (strcmp(link->refused, state) == 0 && clock_now() - link->refused_at < LINK_LOG_EVERY) {
         return;
     }
-    link->logged = clock_now();
+    g_strlcpy(link->refused, state, sizeof link->refused);
+    link->refused_at = clock_now();
     log_warning("%s: the server refuses a request: %s (SQLSTATE %s)", link->address,
-                log_escape(text, sizeof text, message ? message : "it does not say why"), state ? state : "none");
+                log_escape(text, sizeof text, message ? message : "it does not say why"), state);
 }
 
 /* The transaction of a call was rolled back.  True: the call will be repeated. */
