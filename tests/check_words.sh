@@ -4,7 +4,7 @@ set -eu
 export LC_ALL=C
 cd "${top_srcdir:-$(dirname "$0")/..}"
 
-# Whose names are held to the words, and whose comments: folders, with all below them, and files.
+# The folders, with all below them, and the files whose names and comments must follow the words.
 rooms='fs backend tests'
 prose='fs backend tests'
 

@@ -19,7 +19,7 @@ void redis_info_check(const char *info, enum redis_kind kind, unsigned wait, GPt
 void redis_info_check_master(const char *info, enum redis_kind kind, GPtrArray *errors, GPtrArray *warnings);
 /* The value of one field: a new string, or NULL. */
 char *redis_info_field(const char *info, const char *name);
-/* What to do about an error of the server; NULL: it is none of these. */
+/* Advice for an error reply of the server; NULL: there is none for it. */
 const char *redis_info_advice(const char *error);
 
 #endif

@@ -54,7 +54,7 @@ static int store_open_local(const struct options *options, struct backend **ret,
     return result;
 }
 
-/* As whom the mount goes to a server. */
+/* How the mount identifies itself to a server. */
 struct store_login {
     char *user, *password; /* or NULL */
     char *identity;        /* this mount among all mounts of the store; NULL: not known */
@@ -260,7 +260,7 @@ static int store_open_zookeeper(const struct options *options, struct backend **
         server.state = login.identity ? options->directory : NULL;
         result = zookeeper_new(&server, ret, error, error_size);
         store_forget_password(digest);
-        ret_policy->directory = NULL; /* what is kept is open */
+        ret_policy->directory = NULL; /* the state file is open already */
         ret_policy->servers = SANDBOX_NETWORK_SERVERS;
         for (size_t i = 0; uri.hosts[i]; i++) {
             store_allow_port(ret_policy, uri.ports[i]);

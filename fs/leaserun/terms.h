@@ -37,7 +37,7 @@ static inline int64_t leaserun_grace(int64_t ttl)
     return grace > LEASERUN_GRACE_MAX ? LEASERUN_GRACE_MAX : grace;
 }
 
-/* What the others leave of half of the ttl. */
+/* The most by which killing may begin earlier, ms: half of the ttl less the guard and the grace time. */
 static inline int64_t leaserun_early_limit(int64_t ttl)
 {
     return leaserun_grace_limit(ttl) - leaserun_grace(ttl);

@@ -233,7 +233,8 @@ static void attributes_apply(const struct request *r, uint16_t *mode, mode_t set
     }
 }
 
-/* What the store does not have is as it was, or as the store has it.  The top directory's rights are kept here only. */
+/* A change that the store refused is undone here; then the store's values replace the others, except the rights of the
+ * top directory, which only this mount has. */
 static void attributes_directory_stored(struct request *r)
 {
     struct node *node = r->node;
@@ -287,7 +288,7 @@ static bool attributes_have_another(struct request *r)
     return next && hold_allows_change(r->fs, next, request_caller(r), request_uid(r)) && r->tries++ < ATTRIBUTES_TRIES;
 }
 
-/* What the store does not have is as it was. */
+/* A change that the store refused is undone here. */
 static void attributes_changed(struct request *r)
 {
     struct hold *hold = r->hold;
@@ -307,7 +308,8 @@ static void attributes_changed(struct request *r)
     }
 }
 
-/* Nobody holds: of whose open files the caller could set what they will bring, if it opened them. */
+/* While nobody holds the name, chmod changes the attributes that the caller's own handles give to a later lock.  Has
+ * the caller's user such a handle? */
 static bool attributes_are_of_own_user(struct request *r)
 {
     struct handle *h;

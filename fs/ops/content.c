@@ -318,7 +318,7 @@ static void content_exchange_times(struct content_times *times, struct hold *hol
     *times = before;
 }
 
-/* What the store does not have is as it was. */
+/* A change that the store refused is undone here. */
 static void content_times_stored(struct request *r)
 {
     if (r->result == BACKEND_OK) {

@@ -30,7 +30,7 @@ static void xattr_revoked(void *arg, enum backend_result result)
     request_reply_when_invalidated(arg, xattr_error(result));
 }
 
-/* What the store does not have is as it was, or as the store has it. */
+/* A change that the store refused is undone here; then the store's values replace the others. */
 static void xattr_directory_stored(struct request *r)
 {
     struct backend_directory *own = &r->node->directory->attributes;

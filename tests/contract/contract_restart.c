@@ -12,7 +12,7 @@
 
 static const struct contract *subject;
 
-/* What the next daemon found, in the order of tokens. */
+/* The locks that the next daemon found, in the order of tokens. */
 struct found {
     char *name;
     struct backend_ticket *ticket;

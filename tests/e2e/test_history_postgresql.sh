@@ -40,7 +40,7 @@ server_paused() {
 }
 server_restarted() { kill -INT "$POSTGRESQL_PID"; eventually 30 gone "$POSTGRESQL_PID"; again; }
 server_killed() { end_process "$POSTGRESQL_PID"; again; }
-# What was confirmed is on the standby.
+# The standby has all confirmed locks.
 failed_over_synchronous() {
     standby_start || return
     sql "ALTER SYSTEM SET synchronous_standby_names = '*'" "SELECT pg_reload_conf()" >/dev/null

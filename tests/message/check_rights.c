@@ -1,4 +1,4 @@
-/* Who may change, release and date a lock; and what its file shows: content and attributes. */
+/* Rights to change and release a lock and to set its times; the content and attributes of its file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #define IDENTITY "host:/mnt/locks"
 #define META "host 4711 99 0 0 644 1 0 - boot -"
 
-/* What the next daemon found, in the order of names and bytes. */
+/* The locks that the next daemon found, in the order of names and bytes. */
 struct found {
     char *name;
     struct backend_ticket *ticket;

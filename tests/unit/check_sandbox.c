@@ -1,4 +1,4 @@
-/* What the sandbox forbids and allows: each case enters one in a child, and tries. */
+/* The sandbox: each case enters one in a child, and tries what it forbids or allows. */
 #include "config.h"
 
 #include <dirent.h>
