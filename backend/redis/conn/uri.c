@@ -228,10 +228,10 @@ static int uri_split(const char *text, GUri **ret_parts, const struct complaint 
 static int uri_take_hosts(struct redis_uri *uri, const char *text, const struct complaint *complaint)
 {
     uint16_t usual = uri->kind == REDIS_SENTINEL ? REDIS_SENTINEL_PORT_DEFAULT : REDIS_PORT_DEFAULT;
-    if (!*text) {
+    enum remote_host_fault fault = remote_parse_hosts(text, &uri->hosts, &uri->ports);
+    if (fault == REMOTE_HOST_MISSING || !*text) {
         return complain(complaint, -EINVAL, "the redis URI names no host: write HOST,HOST,HOST behind the //");
     }
-    enum remote_host_fault fault = remote_parse_hosts(text, &uri->hosts, &uri->ports);
     for (guint i = 0; uri->hosts[i]; i++) {
         uri->ports[i] = uri->ports[i] ? uri->ports[i] : usual;
     }
