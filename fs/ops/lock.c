@@ -129,15 +129,16 @@ static void lock_flock_change(struct request *r, struct hold *hold);
 /* The claim that was granted beside the handle's lock is not needed any more: that is converted, or has ended. */
 static void lock_flock_drop_claim(struct request *r, backend_done *done)
 {
+    struct fs *fs = r->fs; /* `done` may end the request */
     struct hold *claim = r->claim;
     r->claim = NULL;
     if (claim && claim->ticket) {
-        hold_release(r->fs, claim, done, r);
+        hold_release(fs, claim, done, r);
     } else if (done) {
         done(r, BACKEND_OK);
     }
     if (claim) {
-        hold_unref(r->fs, claim);
+        hold_unref(fs, claim);
     }
 }
 
