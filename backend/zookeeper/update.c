@@ -294,6 +294,7 @@ static void update_on_reserved(void *arg, enum backend_result result, struct bac
     (void)holder;
     if (result == BACKEND_OK && t) {
         ((struct remote_ticket *)reserved)->renaming = true;
+        g_free(request->replaced);
         request->replaced = g_strdup(((struct remote_ticket *)reserved)->id);
         update_start(request, t, 0);
         return;
