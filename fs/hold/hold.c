@@ -212,6 +212,7 @@ void hold_destroy(struct fs *fs, struct hold *hold)
     owner_unref(hold->owner);
     g_free(hold_times(hold));
     if (hold->has_extra) {
+        survivor_free_resumers(hold);
         g_free(hold->extra);
     }
     tree_unref(fs->tree, hold->node);

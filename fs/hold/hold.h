@@ -17,7 +17,7 @@
  *     hold    finds, makes and ends holds; the store's events
  *     claim   acquires and converts holds
  *     handle  an open file, and its hold       entry   a name's attributes for the kernel
- *     verdict  ends surviving locks that no process has open
+ *     verdict  ends surviving locks that no process has open    resume  moves one to an open file
  */
 #ifndef FS_HOLD_HOLD_H
 #define FS_HOLD_HOLD_H
@@ -46,6 +46,7 @@ struct hold_heirs {
 struct hold_records {
     uint64_t lock_owner; /* the kernel's number for it */
     guint name;          /* hash of the name */
+    bool resumed;        /* of an open file, as an OFD lock is: see resume.c */
     GPtrArray *handles;  /* through which it got its locks; each has the hold among its records */
 };
 
@@ -59,6 +60,7 @@ struct hold_extra {
     };
     struct hold_heirs *heirs;  /* in the first second; of a handle lock: see hold_set_handle_owner */
     struct survivor *survivor; /* of a handle lock whose daemon has ended: no handle has it; else NULL */
+    GArray *resumers;          /* see survivor_keep_resumers; or NULL */
     uint16_t guard;            /* ms: see guard.h; 0: none */
 };
 

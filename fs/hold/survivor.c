@@ -3,12 +3,12 @@
 
 #include "fs/kernel/tree.h"
 
-static void survivor_clear_processes(struct survivor *survivor)
+static void survivor_clear_processes(GArray *processes)
 {
-    for (guint i = 0; i < survivor->processes->len; i++) {
-        owner_unref(g_array_index(survivor->processes, struct openers_process, i).owner);
+    for (guint i = 0; i < processes->len; i++) {
+        owner_unref(g_array_index(processes, struct openers_process, i).owner);
     }
-    g_array_set_size(survivor->processes, 0);
+    g_array_set_size(processes, 0);
 }
 
 void survivor_free(struct hold *hold)
@@ -22,9 +22,26 @@ void survivor_free(struct hold *hold)
     survivor->fs->survivors->last_end = clock_now();
     LIST_REMOVE(survivor, link);
     openers_remove(survivor->file);
-    survivor_clear_processes(survivor);
+    survivor_clear_processes(survivor->processes);
     g_array_unref(survivor->processes);
     g_free(survivor);
+}
+
+void survivor_keep_resumers(struct hold *hold)
+{
+    struct survivor *survivor = hold_survivor(hold);
+    hold->extra->resumers = survivor->processes;
+    survivor->processes = g_array_new(FALSE, FALSE, sizeof(struct openers_process));
+    survivor_free(hold);
+}
+
+void survivor_free_resumers(struct hold *hold)
+{
+    GArray *resumers = hold->has_extra ? hold->extra->resumers : NULL;
+    if (resumers) {
+        survivor_clear_processes(resumers);
+        g_array_unref(resumers);
+    }
 }
 
 void survivor_set_processes(struct survivor *survivor, const struct openers_found *found)
@@ -32,7 +49,7 @@ void survivor_set_processes(struct survivor *survivor, const struct openers_foun
     for (size_t i = 0; i < found->count; i++) {
         owner_ref(found->processes[i].owner); /* before that of the last time is given back */
     }
-    survivor_clear_processes(survivor);
+    survivor_clear_processes(survivor->processes);
     g_array_append_vals(survivor->processes, found->processes, (guint)found->count);
     survivor->unsure = found->verdict == OPENERS_UNSURE;
     survivor->walked = true;

@@ -6,7 +6,7 @@
  * or unlink(2) by who might before, or by another process of the holder's user that has it open.
  *
  * survivor.c keeps what is known; verdict.c acts on what a walk through the processes
- * found (openers.h).
+ * found (openers.h); resume.c gives it to an open file of this mount.
  */
 #ifndef FS_HOLD_SURVIVOR_H
 #define FS_HOLD_SURVIVOR_H
@@ -71,7 +71,16 @@ void survivor_set_wanted(struct survivor *survivor);
 /* Somebody looks at the name, or lists a directory (NULL): so are they if it, or any name, has survivors. */
 void survivors_ask(struct fs *fs, const struct node *node);
 
+/* user.lease.resume has moved it to a handle: it is no survivor any more.  Keeps the processes that had its file open
+ * in hold->extra->resumers. */
+void survivor_keep_resumers(struct hold *hold);
+/* For hold_destroy. */
+void survivor_free_resumers(struct hold *hold);
+
 /* --- verdict.c --- */
+
+/* Logs the lock, and `what` follows its name. */
+void survivor_log(const struct survivor *survivor, const char *what);
 
 /* A recovered handle lock on this file of a dead mount.  `opener`: who opened it, or NULL: a process that this pid
  * namespace does not show.  If device or inode is 0, the lock ends with its term. */
@@ -80,5 +89,12 @@ void survivor_new(struct fs *fs, struct hold *hold, dev_t device, uint64_t inode
  * it, and `again` continues it after the walk; or calls `again` at once if one has just ended, perhaps between the
  * store's answer and now. */
 bool survivors_await_walk(struct request *r, request_step *again);
+
+/* --- resume.c --- */
+
+/* Moves the survivor with this fencing token to the file of r->node that the caller opened last, and ends the request:
+ * ESTALE: no lock here has that token; EPERM: the caller does not have the survivor's file open, or is another user's;
+ * EBUSY: another of its processes was first; EINVAL: that file has a lock, or there is none. */
+void survivors_resume(struct request *r, uint64_t token);
 
 #endif

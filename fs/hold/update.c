@@ -52,7 +52,7 @@ static void hold_describe_file(const struct fs *fs, const struct hold *hold, enu
                                const struct handle *handle, struct meta *meta)
 {
     const struct survivor *survivor = hold_survivor(hold);
-    if (survivor) {
+    if (survivor && !handle) { /* else it is being resumed */
         meta->device = survivor->device;
         meta->inode = survivor->inode;
     } else if (kind == BACKEND_FLOCK || kind == BACKEND_FCNTL) {
@@ -204,7 +204,8 @@ void hold_extend_provisional(struct fs *fs, struct hold *hold)
 static void hold_trim_extra(struct hold *hold)
 {
     struct hold_extra *extra = hold->has_extra ? hold->extra : NULL;
-    if (extra && !extra->times && !extra->records && !extra->guard && !extra->survivor && TAILQ_EMPTY(&extra->parked)) {
+    if (extra && !extra->times && !extra->records && !extra->guard && !extra->survivor && !extra->resumers &&
+        TAILQ_EMPTY(&extra->parked)) {
         hold->has_extra = false;
         hold->heirs = extra->heirs;
         g_free(extra);

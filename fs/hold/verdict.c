@@ -230,8 +230,7 @@ static void verdict_settle(struct ev_loop *loop, ev_timer *timer, int events)
 
 #define VERDICT_NAME 512
 
-/* `what` follows the name of the lock. */
-static void verdict_log(const struct survivor *survivor, const char *what)
+void survivor_log(const struct survivor *survivor, const char *what)
 {
     char path[TREE_PATH_MAX], name[VERDICT_NAME], command[OWNER_COMMAND_MAX * 4];
     const struct hold *hold = survivor->hold;
@@ -253,7 +252,7 @@ static void verdict_found(struct openers_file *file, const struct openers_found 
     survivor_set_processes(survivor, found);
     verdict_schedule(fs, 0);
     if (found->verdict == OPENERS_NOBODY) {
-        verdict_log(survivor, "which survived its daemon, is released: no process has its file open any more");
+        survivor_log(survivor, "which survived its daemon, is released: no process has its file open any more");
         hold_release(fs, survivor->hold, NULL, NULL);
     }
 }
@@ -278,8 +277,8 @@ void survivor_new(struct fs *fs, struct hold *hold, dev_t device, uint64_t inode
         survivor->file = openers_add(fs->openers, device, inode, opener, !opener, verdict_found, survivor);
     }
     if (fs->survivors->count <= VERDICT_LOGGED_MAX) {
-        verdict_log(survivor, known ? "survives its daemon: it stays until no process has its file open"
-                                    : "has survived its daemon, but its file is not known: it ends with its term");
+        survivor_log(survivor, known ? "survives its daemon: it stays until no process has its file open"
+                                     : "has survived its daemon, but its file is not known: it ends with its term");
     }
 }
 

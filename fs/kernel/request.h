@@ -125,6 +125,9 @@ struct request {
             int64_t ttl;
             bool fixed;
         } term; /* the new term, and whether the old one was fixed */
+        struct {
+            uint64_t token, handle; /* the survivor's, and the id of the handle that gets it */
+        } resume;
     };
     char storage[];
 };

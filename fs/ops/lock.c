@@ -501,6 +501,47 @@ static void lock_range(struct request *r, const struct flock *lock)
     r->lock.end = lock->l_len ? r->lock.start + (uint64_t)lock->l_len - 1 : BACKEND_RANGE_MAX;
 }
 
+static void lock_unlock_own(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    struct hold *hold = hold_find_by_lock_owner(r->fs, r->node, r->lock.owner);
+    if (result != BACKEND_OK) {
+        request_released(r, result);
+    } else if (!hold || !hold->ticket || (r->lock.start == 0 && r->lock.end >= INT64_MAX)) {
+        handle_release_lock_owner(r, r->lock.owner, request_released);
+    } else {
+        hold_release_range(r->fs, hold, r->lock.start, r->lock.end, request_released, r);
+    }
+}
+
+/* The record lock that was moved to this handle, or NULL. */
+static struct hold *lock_find_resumed(const struct handle *h)
+{
+    for (guint i = 0; h->records && i < h->records->len; i++) {
+        struct hold *hold = g_ptr_array_index(h->records, i);
+        if (hold_records(hold)->resumed) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+/* Releases first the lock that was moved to the handle, then that of the lock owner.  A store across a network releases
+ * bytes by lock owner, and the moved lock has none. */
+static void lock_unlock(struct request *r)
+{
+    struct hold *resumed = lock_find_resumed(r->handle);
+    if (!resumed) {
+        lock_unlock_own(r, BACKEND_OK);
+    } else if (r->lock.start == 0 && r->lock.end >= INT64_MAX) {
+        handle_release_hold(r, resumed, lock_unlock_own);
+    } else if (r->fs->backend->features & BACKEND_SOLE_AUTHORITY) {
+        hold_release_range(r->fs, resumed, r->lock.start, r->lock.end, lock_unlock_own, r);
+    } else {
+        request_reply(r, -ENOLCK);
+    }
+}
+
 void lock_set(struct request *r, const struct flock *lock, bool sleep)
 {
     struct handle *h = r->handle;
@@ -508,13 +549,10 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
     h->closing = false;
     r->blocks = sleep;
     lock_range(r, lock);
-    struct hold *hold = hold_find_by_lock_owner(r->fs, r->node, r->lock.owner);
     if (lock->l_type != F_UNLCK) {
         lock_apply(r);
-    } else if (!hold || !hold->ticket || (r->lock.start == 0 && r->lock.end >= INT64_MAX)) {
-        handle_release_lock_owner(r, r->lock.owner, request_released);
     } else {
-        hold_release_range(r->fs, hold, r->lock.start, r->lock.end, request_released, r);
+        lock_unlock(r);
     }
 }
 

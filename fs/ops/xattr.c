@@ -212,6 +212,7 @@ static const struct xattr xattr_table[] = {
     {"user.lease.check", true, false, false, NULL, xattr_set_check},
     {"user.lease.release", true, false, false, NULL, xattr_set_release},
     {"user.lease.break", true, false, false, NULL, xattr_set_break},
+    {"user.lease.resume", true, false, false, NULL, xattr_set_resume},
     {"user.lease.guard", true, false, true, xattr_get_guard, xattr_set_guard},
 };
 

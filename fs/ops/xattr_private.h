@@ -31,5 +31,6 @@ void xattr_set_width(struct request *r);
 void xattr_set_check(struct request *r);
 void xattr_set_release(struct request *r);
 void xattr_set_break(struct request *r);
+void xattr_set_resume(struct request *r);
 
 #endif

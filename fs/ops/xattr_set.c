@@ -12,6 +12,7 @@
 #include "fs/hold/handle.h"
 #include "fs/hold/meta.h"
 #include "fs/hold/rights.h"
+#include "fs/hold/survivor.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
 
@@ -321,5 +322,15 @@ void xattr_set_break(struct request *r)
         request_reply(r, -EINVAL);
     } else {
         request_stat(r, xattr_break_known);
+    }
+}
+
+void xattr_set_resume(struct request *r)
+{
+    uint64_t token;
+    if (xattr_parse_number(r->value, &token)) {
+        survivors_resume(r, token);
+    } else {
+        request_reply(r, -EINVAL);
     }
 }

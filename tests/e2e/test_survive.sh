@@ -177,6 +177,87 @@ says A 'flock(g, "EX|NB")' ok
 expect_is "$(owners self)" "${actor_pid[A]} "
 says A 'close(g)' ok
 
+it "user.lease.resume moves it to a new descriptor: not with an old token, and not for a stranger or a second process"
+says A 'f = op("resume", "RDWR|CREAT"); flock(f, "EX")' ok
+says B 'b = op("resume", "RDWR|CREAT")' ok
+token=$(attribute resume token)
+restart
+actor S
+says S "s = op('resume', 'RDONLY'); put(s, 'resume', $token)" EPERM
+says A "g = op('resume', 'RDONLY'); put(g, 'resume', $((token - 1)))" ESTALE
+says A "put(g, 'resume', $token)" ok
+says B "c = op('resume', 'RDONLY'); put(c, 'resume', $token)" EBUSY
+expect_is "$(attribute resume token)" "$token"
+expect_is "$(attribute resume owner)" "* ${actor_pid[A]} *"
+expect_not grep -q 'daemon restarted' <<<"$(attribute resume owner)"
+says A 'close(f)' ENOTCONN
+says B 'flock(c, "EX|NB")' EAGAIN
+says S 'flock(s, "EX|NB")' EAGAIN
+end_actor S
+says B 'close(c)' ok
+
+it "a resumed lock survives the next daemon, too, and can be resumed again"
+restart
+expect eventually 5 owned_by resume "${actor_pid[A]}"
+says A "h = op('resume', 'RDONLY'); put(h, 'resume', $token); close(g)" ENOTCONN
+says B 'close(b)' ENOTCONN # that of the first daemon
+says B 'b = op("resume", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
+pause 5 # it is renewed
+says B 'flock(b, "EX|NB")' EAGAIN
+says A 'flock(h, "UN"); close(h)' ok
+says B 'flock(b, "EX|NB"); close(b)' ok
+for name in A B; do
+    end_actor "$name"
+    actor "$name"
+done
+
+it "a resumed record lock belongs to the new descriptor, with its bytes"
+says A 'f = op("bytes", "RDWR|CREAT"); record(f, "SETLKW", "WRLCK", 5, 10)' ok
+token=$(attribute bytes token)
+restart
+says A "g = op('bytes', 'RDWR'); put(g, 'resume', $token)" ok
+says A 'close(f)' ENOTCONN
+says B 'b = op("bytes", "RDWR|CREAT"); record(b, "SETLK", "WRLCK", 12, 1)' EAGAIN
+if [ "${E2E_STORE:-local}" != local ]; then
+    says A 'record(g, "SETLK", "UNLCK", 10, 5)' ENOLCK
+else
+    says A 'record(g, "SETLK", "UNLCK", 10, 5)' ok
+    says B 'record(b, "SETLK", "WRLCK", 12, 1)' ok
+    says B 'record(b, "SETLK", "WRLCK", 9, 1)' EAGAIN
+    says B 'record(b, "SETLK", "UNLCK", 0, 0)' ok
+fi
+says A 'record(g, "SETLK", "UNLCK", 0, 0)' ok
+says B 'record(b, "SETLK", "WRLCK", 9, 1); close(b)' ok
+says A 'close(g)' ok
+
+if shares; then
+    it "each shared lock is resumed with a token of its own, and can become exclusive"
+    says A 'f = op("share", "RDWR|CREAT"); flock(f, "SH")' ok
+    token=$(attribute share token)
+    says B 'b = op("share", "RDWR|CREAT"); flock(b, "SH")' ok
+    says B 'x = get(b, "token")' ok
+    restart
+    says B 'c = op("share", "RDONLY"); put(c, "resume", x)' ok
+    says A "g = op('share', 'RDONLY'); put(g, 'resume', $token)" ok
+    says A 'flock(g, "EX|NB")' EAGAIN
+    tell A 'flock(g, "EX")'
+    says B 'close(c)' ok
+    says B 'close(b)' ENOTCONN
+    expect_is "$(hear A 10)" ok
+    expect_is "$(attribute share token)" "$token"
+    says A 'close(g)' ok
+    says A 'close(f)' ENOTCONN
+
+    it "a ticket that held its queue is resumed by its own name"
+    says A 'os.mkdir(path("line")); t = op("line/job-", "RDWR|CREAT"); flock(t, "EX"); x = get(t, "token")' ok
+    restart
+    says A 'u = op("line/job-0000000000", "RDONLY"); put(u, "resume", x)' ok
+    says A 'close(t)' ENOTCONN
+    says B 'b = op("line/job-", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
+    says A 'close(u)' ok
+    says B 'flock(b, "EX"); close(b); os.rmdir(path("line"))' ok
+fi
+
 if shares; then
     it "a shared lock keeps out whom it excludes"
     says A 'f = op("shared", "RDWR|CREAT"); flock(f, "SH")' ok

@@ -1,6 +1,7 @@
 /* Handle locks whose daemon has ended: they belong to the processes that have their file open. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -473,6 +474,200 @@ START_TEST(handle_lock_is_kept_with_its_file_and_not_with_its_name)
 }
 END_TEST
 
+/* --- user.lease.resume -------------------------------------------------------------------- */
+
+static char *token_of(uint64_t fence)
+{
+    return g_strdup_printf("%" PRIu64, fence);
+}
+
+/* What resuming by the caller gives, on the file that it opened last. */
+static int resume(struct wire_file file, uint64_t fence)
+{
+    g_autofree char *token = token_of(fence);
+    uint64_t resumed = wire_setxattr(w, file.node, "user.lease.resume", token);
+    if (wire_waits(w, resumed)) { /* for a walk that begins later */
+        walk();
+    }
+    return wire_result(w, resumed);
+}
+
+static struct wire_file open_as(pid_t who, int flags)
+{
+    w->pid = who;
+    return wire_created(w, "L", flags);
+}
+
+static uint64_t fence_of_L(void)
+{
+    const struct backend_ticket *ticket = fake_backend_holder(w->fake, "L");
+    ck_assert_ptr_nonnull(ticket);
+    return ticket->fence;
+}
+
+/* A shared one is converted later, so its handle needs the identity. */
+START_TEST(resumed_flock_belongs_to_the_new_file)
+{
+    struct meta meta;
+    fake_openers_open(openers, INODE, alice, true);
+    keep("L", BACKEND_FLOCK, _i ? BACKEND_SHARED : BACKEND_EXCLUSIVE, INODE);
+    recover_stop(w->fs);
+    recover_leases(w->fs);
+    walk();
+    uint64_t fence = fence_of_L();
+    struct wire_file file = open_as(alice, O_RDONLY);
+    ck_assert_int_eq(resume(file, fence), 0);
+    ck_assert_uint_eq(fence_of_L(), fence);
+    ck_assert(meta_decode(fake_backend_meta(fake_backend_holder(w->fake, "L")), &meta));
+    ck_assert_uint_eq(meta.device, makedev(0, 50)); /* for the next restart */
+    ck_assert_uint_eq(fake_openers_files(openers), 0);
+    fake_openers_close(openers, INODE, alice);
+    walk();
+    walk();
+    check_holders("L", 1);
+    g_autofree char *owner = wire_xattr(w, file.node, "user.lease.owner");
+    ck_assert(!strstr(owner, "daemon restarted"));
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    ck_assert_uint_eq(fence_of_L(), fence);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_UN)), 0);
+    check_holders("L", 0);
+}
+END_TEST
+
+START_TEST(resumed_lock_ends_with_the_last_close_of_the_new_file)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    keep("L", _i ? BACKEND_FCNTL : BACKEND_FLOCK, BACKEND_EXCLUSIVE, INODE);
+    recover_stop(w->fs);
+    recover_leases(w->fs);
+    walk();
+    struct wire_file file = open_as(alice, O_RDWR);
+    ck_assert_int_eq(resume(file, fence_of_L()), 0);
+    struct wire_file other = open_as(bob, O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, other, LOCK_EX | LOCK_NB)), EAGAIN);
+    w->pid = alice;
+    ck_assert_int_eq(wire_close(w, file), 0);
+    check_holders("L", 0);
+}
+END_TEST
+
+START_TEST(resumed_record_lock_is_unlocked_through_the_new_file)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    keep("L", BACKEND_FCNTL, BACKEND_EXCLUSIVE, INODE);
+    recover_stop(w->fs);
+    recover_leases(w->fs);
+    walk();
+    struct wire_file file = open_as(alice, O_RDWR);
+    ck_assert_int_eq(resume(file, fence_of_L()), 0);
+    struct wire_file second = open_as(alice, O_RDWR); /* any close by it ends the locks that it took, not this */
+    ck_assert_int_eq(wire_close(w, second), 0);
+    check_holders("L", 1);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 5, F_UNLCK, 0, INT64_MAX, false)), 0);
+    check_holders("L", 0);
+}
+END_TEST
+
+/* A walk from before the request may have seen a descriptor that was closed since. */
+START_TEST(only_a_process_that_has_its_file_open_may_resume_it)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    fake_openers_open(openers, INODE, carol, true);
+    recover("L");
+    walk();
+    uint64_t fence = fence_of_L();
+    ck_assert_int_eq(resume(open_as(bob, O_RDONLY), fence), EPERM);
+    fake_openers_close(openers, INODE, carol);
+    ck_assert_int_eq(resume(open_as(carol, O_RDONLY), fence), EPERM);
+    fake_openers_open(openers, INODE, carol, true);
+    fake_openers_set_user(openers, carol, 1000); /* who may have waited for it */
+    ck_assert_int_eq(resume(open_as(carol, O_RDONLY), fence), EPERM);
+    ck_assert_uint_eq(fake_openers_files(openers), 1);
+    ck_assert_int_eq(resume(open_as(alice, O_RDONLY), fence), 0);
+    ck_assert_int_eq(resume(open_as(bob, O_RDONLY), fence), EPERM);
+}
+END_TEST
+
+START_TEST(first_process_resumes_it_and_the_others_get_EBUSY)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    fake_openers_open(openers, INODE, carol, true);
+    recover("L");
+    walk();
+    uint64_t fence = fence_of_L();
+    g_autofree char *token = token_of(fence);
+    struct wire_file file = open_as(alice, O_RDONLY), first = open_as(carol, O_RDONLY);
+    uint64_t resumed = wire_setxattr(w, first.node, "user.lease.resume", token);
+    ck_assert_int_eq((w->pid = alice, resume(file, fence)), EBUSY);
+    ck_assert_int_eq(wire_result(w, resumed), 0);
+    w->pid = carol;
+    ck_assert_int_eq(resume(open_as(carol, O_RDONLY), fence), EBUSY);
+    fake_openers_close(openers, INODE, carol);
+    walk();
+    walk();
+    check_holders("L", 1);
+    ck_assert_int_eq(wire_close(w, first), 0);
+    check_holders("L", 0); /* alice still has the dead one open, which counts no longer */
+}
+END_TEST
+
+START_TEST(resume_with_another_token_is_ESTALE)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    walk();
+    uint64_t fence = fence_of_L();
+    struct wire_file file = open_as(alice, O_RDONLY);
+    ck_assert_int_eq(resume(file, fence - 1), ESTALE);
+    ck_assert_int_eq(resume(file, fence + 1), ESTALE);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, file.node, "user.lease.resume", "x")), EINVAL);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    ck_assert_int_eq(resume(file, fence), ESTALE);
+}
+END_TEST
+
+START_TEST(each_shared_lock_is_resumed_with_its_own_token)
+{
+    uint64_t fence[2];
+    fake_openers_open(openers, INODE, alice, true);
+    fake_openers_open(openers, INODE + 1, carol, true);
+    for (unsigned i = 0; i < 2; i++) {
+        keep("L", BACKEND_FLOCK, BACKEND_SHARED, INODE + i);
+        fence[i] = fence_of_L() + i; /* of the first holder */
+    }
+    recover_stop(w->fs);
+    recover_leases(w->fs);
+    walk();
+    struct wire_file mine = open_as(alice, O_RDONLY);
+    ck_assert_int_eq(resume(mine, fence[1]), EPERM); /* carol's */
+    ck_assert_int_eq(resume(mine, fence[0]), 0);
+    fake_openers_close(openers, INODE, alice);
+    walk();
+    walk();
+    check_holders("L", 2);
+    struct wire_file theirs = open_as(carol, O_RDONLY);
+    ck_assert_int_eq(resume(theirs, fence[1]), 0);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, mine, LOCK_UN)), 0);
+    check_holders("L", 1);
+}
+END_TEST
+
+/* A lock moves only to a file that has none. */
+START_TEST(resume_needs_a_file_without_a_lock)
+{
+    fake_openers_open(openers, INODE, alice, true);
+    recover("L");
+    walk();
+    uint64_t fence = fence_of_L();
+    w->pid = alice;
+    struct wire_file none = {.node = wire_node(w, wire_lookup(w, "L"))};
+    ck_assert_int_eq(resume(none, fence), EINVAL);
+    check_holders("L", 1);
+    ck_assert_uint_eq(fake_openers_files(openers), 1);
+}
+END_TEST
+
 static Suite *survive_suite(void)
 {
     Suite *suite = suite_create("survive");
@@ -498,6 +693,14 @@ static Suite *survive_suite(void)
     tcase_add_test(cases, its_file_stays_known_when_its_meta_is_written_again);
     tcase_add_loop_test(cases, handle_lock_is_kept_with_its_file, 0, 2);
     tcase_add_loop_test(cases, handle_lock_is_kept_with_its_file_and_not_with_its_name, 0, 2);
+    tcase_add_loop_test(cases, resumed_flock_belongs_to_the_new_file, 0, 2);
+    tcase_add_loop_test(cases, resumed_lock_ends_with_the_last_close_of_the_new_file, 0, 2);
+    tcase_add_test(cases, resumed_record_lock_is_unlocked_through_the_new_file);
+    tcase_add_test(cases, only_a_process_that_has_its_file_open_may_resume_it);
+    tcase_add_test(cases, first_process_resumes_it_and_the_others_get_EBUSY);
+    tcase_add_test(cases, resume_with_another_token_is_ESTALE);
+    tcase_add_test(cases, each_shared_lock_is_resumed_with_its_own_token);
+    tcase_add_test(cases, resume_needs_a_file_without_a_lock);
     suite_add_tcase(suite, cases);
     return suite;
 }
