@@ -26,6 +26,12 @@
 /* How long a keeper's end is awaited: it hangs when its daemon does. */
 #define KEEPER_END_MS 1000
 
+/* Between two looks whether the next mount is there. */
+#define KEEPER_RETRY_MS 25
+
+/* The next daemon may still be reading what its store kept.  Shorter than LEASERUN_BREAK_MARGIN. */
+#define KEEPER_UNKNOWN_MS 1000
+
 /* How often it looks at once for a new ttl: in all, for a quarter of a second. */
 #define KEEPER_FIRST_LOOKS 8
 
@@ -34,6 +40,7 @@ typedef pid_t keeper_order;
 
 struct keeper {
     const struct leaserun_claim *claim;
+    int fd;
     struct leaserun_view *view;
     int socket;
     pid_t target; /* 0: no command yet */
@@ -42,14 +49,17 @@ struct keeper {
     int64_t wanted_ttl; /* the ttl that the lock has, or will have when the store has it too */
     unsigned looks;     /* since it was held */
     char token[32];
+    char name[NAME_MAX + 1]; /* in its directory; of a ticket, its own */
     bool lost;
+    int gone;         /* the error of a mount whose daemon has ended, while the next one is awaited; or 0 */
+    clock_ms unknown; /* since when the next mount has not known the lock; 0: it has */
 };
 
 /* --- the lock's attributes ------------------------------------------------------- */
 
 static int keeper_text(const struct keeper *k, const char *name, char *text, size_t size)
 {
-    ssize_t length = fgetxattr(k->claim->fd, name, text, size - 1);
+    ssize_t length = fgetxattr(k->fd, name, text, size - 1);
     if (length < 0) {
         return -errno;
     }
@@ -139,13 +149,38 @@ static _Noreturn void keeper_refuse(const struct keeper *k, int error)
 
 /* --- acquiring ----------------------------------------------------------------------- */
 
-static void keeper_lock(const struct keeper *k)
+static bool keeper_is_gone(int error)
+{
+    return error == ENOTCONN || error == ECONNABORTED;
+}
+
+/* 0 or -errno. */
+static int keeper_lock(const struct keeper *k)
 {
     int operation = (k->claim->shared ? LOCK_SH : LOCK_EX) | (k->claim->wait ? 0 : LOCK_NB);
-    while (flock(k->claim->fd, operation) != 0) {
+    while (flock(k->fd, operation) != 0) {
         if (errno != EINTR) {
-            keeper_refuse(k, errno);
+            return -errno;
         }
+    }
+    return 0;
+}
+
+/* The daemon ended while this waited.  Its file of the dead mount would count as one of the lock's. */
+static void keeper_queue_again(struct keeper *k, int error)
+{
+    clock_ms until = clock_now() + k->claim->next_mount_wait;
+    const char *name = strrchr(k->claim->lock->name, '/') + 1;
+    close(k->fd);
+    keeper_report(k, LEASERUN_RESTARTED, 0);
+    while ((k->fd = leaserun_lock_reopen(k->claim->lock, name, true)) < 0) {
+        if (!keeper_is_gone(-k->fd) && k->fd != -EINTR && k->fd != -EACCES) {
+            keeper_refuse(k, -k->fd);
+        }
+        if (clock_now() >= until) {
+            keeper_refuse(k, error);
+        }
+        poll(NULL, 0, KEEPER_RETRY_MS);
     }
 }
 
@@ -153,25 +188,38 @@ static int keeper_set_time(const struct keeper *k, const char *name, int64_t ms)
 {
     char text[32];
     int size = snprintf(text, sizeof text, "%lldms", (long long)ms);
-    return fsetxattr(k->claim->fd, name, text, (size_t)size, 0) == 0 ? 0 : -errno;
+    return fsetxattr(k->fd, name, text, (size_t)size, 0) == 0 ? 0 : -errno;
+}
+
+static int keeper_try(struct keeper *k)
+{
+    int result = keeper_lock(k);
+    if (result == 0 && k->claim->ttl) {
+        result = keeper_set_time(k, "user.lease.ttl", k->claim->ttl);
+    }
+    if (result == 0) {
+        keeper_set_time(k, "user.lease.guard", k->claim->guard); /* an older mount has no guards */
+        result = keeper_text(k, "user.lease.token", k->token, sizeof k->token);
+    }
+    return result < 0 ? result : keeper_look(k);
 }
 
 static void keeper_acquire(struct keeper *k)
 {
     struct leaserun_report report = {.kind = LEASERUN_HELD};
     sigset_t all;
-    keeper_lock(k);
-    int result = k->claim->ttl ? keeper_set_time(k, "user.lease.ttl", k->claim->ttl) : 0;
-    keeper_set_time(k, "user.lease.guard", k->claim->guard); /* an older mount has no guards */
-    result = result < 0 ? result : keeper_text(k, "user.lease.token", k->token, sizeof k->token);
-    result = result < 0 ? result : keeper_look(k);
-    if (result < 0) {
-        keeper_refuse(k, -result);
+    int result;
+    while ((result = keeper_try(k)) < 0) {
+        if (!k->claim->wait || !keeper_is_gone(-result)) {
+            keeper_refuse(k, -result);
+        }
+        keeper_queue_again(k, -result);
     }
     if (keeper_text(k, "user.lease.name", report.ticket, sizeof report.ticket) < 0) {
         report.ticket[0] = '\0';
     }
     report.token = strtoull(k->token, NULL, 10);
+    snprintf(k->name, sizeof k->name, "%s", report.ticket[0] ? report.ticket : strrchr(k->claim->lock->name, '/') + 1);
     /* From here on it does not stop or end with the job. */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
@@ -208,8 +256,8 @@ static void keeper_obey(struct keeper *k)
     }
     k->target = order ? order : k->target;
     if (!order) {
-        flock(k->claim->fd, LOCK_UN);
-        close(k->claim->fd); /* the end of a guard */
+        flock(k->fd, LOCK_UN);
+        close(k->fd); /* the end of a guard */
         keeper_report(k, LEASERUN_RELEASED, 0);
         _exit(0);
     }
@@ -220,6 +268,50 @@ static void keeper_lose(struct keeper *k, int error, clock_ms until)
     k->lost = true;
     keeper_show(k, until + (error ? 0 : k->claim->delay), k->ttl);
     keeper_report(k, LEASERUN_LOST, error);
+}
+
+/* In memory the lock ended with its daemon. */
+static void keeper_on_gone(struct keeper *k, int error)
+{
+    if (k->claim->resumes) {
+        k->gone = error;
+        k->unknown = 0;
+    } else {
+        keeper_lose(k, error, clock_now());
+    }
+}
+
+/* Tries to move the lock to a file of the next mount: 0, or -errno. */
+static int keeper_resume(struct keeper *k)
+{
+    int fd = leaserun_lock_reopen(k->claim->lock, k->name, false);
+    if (fd < 0) {
+        return fd == -ENOENT ? -ESTALE : fd;
+    }
+    if (fsetxattr(fd, "user.lease.resume", k->token, strlen(k->token), 0) != 0) {
+        int error = errno;
+        close(fd);
+        return -error;
+    }
+    close(k->fd);
+    k->fd = fd;
+    return 0;
+}
+
+static void keeper_return(struct keeper *k)
+{
+    int result = keeper_resume(k);
+    clock_ms now = clock_now();
+    if (result == 0) {
+        k->gone = 0;
+        return;
+    }
+    k->unknown = result != -ESTALE ? 0 : k->unknown ? k->unknown : now;
+    if (k->unknown && now - k->unknown >= KEEPER_UNKNOWN_MS) {
+        keeper_lose(k, 0, now);
+    } else if (result == -EPERM || result == -EBUSY || result == -EINVAL || now >= k->deadline) {
+        keeper_lose(k, k->gone, k->deadline);
+    }
 }
 
 /* The lock is lost, or its daemon has ended.  A lock whose guard keeps it from others is shown with its token, and with
@@ -233,6 +325,10 @@ static void keeper_on_end(struct keeper *k)
     bool guarded =
         result == 0 && keeper_text(k, "user.lease.token", token, sizeof token) == 0 && strcmp(token, k->token) == 0;
     bool lost = result == 0 || result == -ENODATA || result == -ESTALE;
+    if (keeper_is_gone(-result)) {
+        keeper_on_gone(k, -result);
+        return;
+    }
     until = !guarded ? clock_now() : until < k->deadline ? until : k->deadline;
     keeper_lose(k, lost ? 0 : -result, until);
 }
@@ -241,6 +337,9 @@ static void keeper_on_end(struct keeper *k)
  * more and more often.  At first soon: a new ttl takes a round trip to the store. */
 static int64_t keeper_pause(const struct keeper *k)
 {
+    if (k->gone) {
+        return KEEPER_RETRY_MS;
+    }
     if (k->ttl < k->wanted_ttl && k->looks < KEEPER_FIRST_LOOKS) {
         return 1 << k->looks;
     }
@@ -251,7 +350,7 @@ static int64_t keeper_pause(const struct keeper *k)
 
 static void keeper_await(struct keeper *k, int64_t pause)
 {
-    struct pollfd fds[2] = {{.fd = k->socket, .events = POLLIN}, {.fd = k->lost ? -1 : k->claim->fd}};
+    struct pollfd fds[2] = {{.fd = k->socket, .events = POLLIN}, {.fd = k->lost || k->gone ? -1 : k->fd}};
     int timeout = pause < 0 ? 0 : pause > INT_MAX ? INT_MAX : (int)pause;
     poll(fds, 2, timeout);
     if (fds[0].revents) {
@@ -265,7 +364,7 @@ static void keeper_await(struct keeper *k, int64_t pause)
 static _Noreturn void keeper_run(const struct leaserun_claim *claim, struct leaserun_view *view, int socket,
                                  pid_t parent)
 {
-    struct keeper k = {.claim = claim, .view = view, .socket = socket};
+    struct keeper k = {.claim = claim, .fd = claim->fd, .view = view, .socket = socket};
     /* keep nothing of the caller: its pipes must end with the command, and its directory may be unmounted */
     leaserun_detach((int[]){claim->fd, claim->wake, socket}, 3);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -275,10 +374,15 @@ static _Noreturn void keeper_run(const struct leaserun_claim *claim, struct leas
     keeper_acquire(&k);
     for (;;) {
         keeper_await(&k, k.lost ? INT_MAX : keeper_pause(&k));
-        int result = k.lost ? 0 : keeper_look(&k);
+        if (k.gone && !k.lost) {
+            keeper_return(&k);
+        }
+        int result = k.lost || k.gone ? 0 : keeper_look(&k);
         k.looks++;
-        if (result == -ENODATA || result == -ENOTCONN || result == -ECONNABORTED) {
-            keeper_lose(&k, result == -ENODATA ? 0 : -result, clock_now());
+        if (result == -ENODATA) {
+            keeper_lose(&k, 0, clock_now());
+        } else if (keeper_is_gone(-result)) {
+            keeper_on_gone(&k, -result);
         }
     }
 }

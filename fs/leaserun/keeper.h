@@ -5,6 +5,9 @@
  * lock, watches it, and shows its deadline.  Nobody waits for the keeper: while the daemon
  * does not answer it, the last deadline that it showed counts.
  *
+ * When the daemon has ended, the keeper opens the file of the next mount, as long as the term that it showed lasts, and
+ * moves the lock to it (user.lease.resume).  Nobody else notices.  One that waits closes its file and queues again.
+ *
  * It lives until leaserun and the watchdog have both ended.  If it was not told to release
  * the lock by then, both were killed, and it kills the command's process group first.
  */
@@ -17,13 +20,15 @@
 #include <sys/types.h>
 
 #include "backend/clock.h"
+#include "fs/leaserun/lock.h"
 
 enum leaserun_report_kind {
+    LEASERUN_RESTARTED, /* the daemon has ended, and the keeper queues again: close claim.fd */
     LEASERUN_REFUSED,   /* `error`: EAGAIN if the lock is held; the keeper has ended */
     LEASERUN_HELD,      /* the lock is held */
     LEASERUN_SHORTENED, /* the deadline is earlier than the one before */
-    LEASERUN_LOST,      /* `error`: 0, or the mount's error if its daemon is gone */
-    LEASERUN_RELEASED,  /* after leaserun_keeper_release */
+    LEASERUN_LOST, /* `error`: 0, or the mount's error if its daemon is gone, and no next one had the lock in time */
+    LEASERUN_RELEASED, /* after leaserun_keeper_release */
 };
 
 struct leaserun_report {
@@ -34,8 +39,11 @@ struct leaserun_report {
 };
 
 struct leaserun_claim {
-    int fd;
-    int wake; /* eventfd(2): wakes the watchdog when the deadline gets earlier */
+    int fd; /* the keeper has it, too, from leaserun_keeper_start on */
+    const struct leaserun_lock *lock;
+    bool resumes;            /* the store keeps a handle lock until the next daemon comes */
+    int64_t next_mount_wait; /* how long a waiter waits for the next daemon, ms */
+    int wake;                /* eventfd(2): wakes the watchdog when the deadline gets earlier */
     bool shared;
     bool wait;
     int64_t ttl;        /* ms; 0: do not change it */

@@ -146,11 +146,41 @@ size_t leaserun_lock_sort(struct leaserun_lock *locks, size_t count)
 
 /* Tries without O_CREAT first: with it, in a directory that all may write to, the kernel
  * may refuse the lock of another user (fs.protected_regular), which must be waited for. */
-static int lock_open_once(const char *name)
+static int lock_open_once(int directory, const char *name, bool create)
 {
     int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW;
-    int fd = open(name, flags);
-    return fd < 0 && errno == ENOENT ? open(name, flags | O_CREAT, 0666) : fd;
+    int fd = openat(directory, name, flags);
+    return create && fd < 0 && errno == ENOENT ? openat(directory, name, flags | O_CREAT, 0666) : fd;
+}
+
+/* Is this directory in a leasefs that answers?  0, or -errno. */
+static int lock_check_mounted(int directory)
+{
+    char link[64];
+    int64_t ttl;
+    struct statfs fs;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", directory); /* for the attributes of an O_PATH descriptor */
+    if (fstatfs(directory, &fs) != 0) {
+        return -errno;
+    }
+    int result =
+        (unsigned long)fs.f_type == FUSE_SUPER_MAGIC ? lock_directory_time(link, "user.lease.ttl", &ttl) : -ENODATA;
+    return result == -ENODATA || result == -EOPNOTSUPP ? -ENOTCONN : result;
+}
+
+/* By a descriptor of the directory: below the mount point, O_CREAT would make a plain file. */
+int leaserun_lock_reopen(const struct leaserun_lock *lock, const char *name, bool create)
+{
+    int directory = open(lock->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int result = directory < 0 ? -errno : lock_check_mounted(directory);
+    if (result == 0) {
+        result = lock_open_once(directory, name, create);
+        result = result < 0 ? -errno : result;
+    }
+    if (directory >= 0) {
+        close(directory);
+    }
+    return result;
 }
 
 static int lock_open_status(int error)
@@ -177,7 +207,7 @@ int leaserun_lock_open(const struct leaserun_lock *lock, bool waits, int conflic
 {
     int fd = -1;
     for (int tries = 0; tries < OPEN_TRIES && fd < 0; tries++) {
-        fd = lock_open_once(lock->name);
+        fd = lock_open_once(AT_FDCWD, lock->name, true);
         if (fd < 0 && errno != EACCES && errno != EINTR) {
             break; /* EACCES: perhaps another's, made between the two */
         }

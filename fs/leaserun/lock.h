@@ -31,6 +31,10 @@ int leaserun_lock_find(struct leaserun_lock *lock, const char *path);
  * *ret_status: `conflict` if `waits` is false and the lock is held in a way that it could not wait for. */
 int leaserun_lock_open(const struct leaserun_lock *lock, bool waits, int conflict, int *ret_status);
 
+/* Opens `name` in the lock's directory once more, after its mount has ended; `create`: as leaserun_lock_open does.  A
+ * descriptor, or -errno; -ENOTCONN while no leasefs is mounted there. */
+int leaserun_lock_reopen(const struct leaserun_lock *lock, const char *name, bool create);
+
 /* Sorts locks into the order in which every leaserun acquires them, on any host and by any path: by path within the
  * mount, then by store.  Drops repeated locks, and returns how many are left. */
 size_t leaserun_lock_sort(struct leaserun_lock *locks, size_t count);

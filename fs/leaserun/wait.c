@@ -120,14 +120,27 @@ static void wait_take(struct leaserun_lock *lock, const struct leaserun_report *
     lock->token = report->token;
 }
 
+/* The next report of the last keeper, as leaserun_keeper_read_report; closes the file that keeper queues no longer by.
+ */
+static int wait_read_report(struct leaserun_keeper *keeper, struct leaserun_report *report, int *fd)
+{
+    int result = leaserun_keeper_read_report(keeper, report);
+    if (result > 0 && report->kind == LEASERUN_RESTARTED) {
+        close(*fd);
+        *fd = -1;
+        return 0;
+    }
+    return result;
+}
+
 /* Until the last keeper tells: WAIT_HELD, or the exit status. */
-static int wait_for_keeper(struct wait *w)
+static int wait_for_keeper(struct wait *w, int *fd)
 {
     struct leaserun_set *set = w->set;
     struct leaserun_keeper *keeper = &set->keepers[set->count];
     struct leaserun_report report;
     int result;
-    while ((result = leaserun_keeper_read_report(keeper, &report)) == 0) {
+    while ((result = wait_read_report(keeper, &report, fd)) == 0) {
         struct pollfd fds[LEASERUN_SET_FDS_MAX];
         size_t count = leaserun_set_poll(set, fds);
         fds[count] = (struct pollfd){.fd = keeper->socket, .events = POLLIN};
@@ -165,6 +178,9 @@ static int wait_acquire(struct wait *w)
     int status = EX_OSERR;
     const struct leaserun_arguments *arguments = w->arguments;
     struct leaserun_claim claim = {
+        .lock = w->lock,
+        .resumes = w->lock->mount.store[0] != '\0', /* one in memory has no address */
+        .next_mount_wait = w->lock->ttl,
         .wake = w->set->wake,
         .shared = arguments->shared,
         .wait = arguments->wait != 0,
@@ -187,8 +203,10 @@ static int wait_acquire(struct wait *w)
         close(claim.fd);
         return EX_OSERR;
     }
-    status = wait_for_keeper(w);
-    close(claim.fd); /* the keeper has it */
+    status = wait_for_keeper(w, &claim.fd);
+    if (claim.fd >= 0) {
+        close(claim.fd); /* the keeper has it */
+    }
     if (status != LEASERUN_WAIT_HELD) {
         leaserun_keeper_kill(&w->set->keepers[w->set->count]);
     }
