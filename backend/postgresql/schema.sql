@@ -827,7 +827,7 @@ BEGIN
 END$$;
 
 CREATE FUNCTION leasefs.is_numbered(_leaf bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS
-$$SELECT pg_catalog.encode(_leaf, 'escape') ~ '-[0-9]{10}$'$$;
+$$SELECT pg_catalog.length(_leaf) > 10 AND pg_catalog.encode(_leaf, 'escape') ~ '-[0-9]{10}$'$$;
 
 -- Makes the lock's own row.  NULL, or the reason why it cannot exist.
 CREATE FUNCTION leasefs.open(_path bytea, _parent bytea, _leaf bytea) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
@@ -1552,7 +1552,6 @@ CREATE FUNCTION leasefs.stat(_path bytea, _parent bytea, _leaf bytea, OUT a leas
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
 DECLARE
   now bigint;
-  is_directory boolean;
   is_free boolean;
   t leasefs.ticket;
 BEGIN
@@ -1561,15 +1560,17 @@ BEGIN
     RAISE EXCEPTION 'leasefs: this function is for mounts, whose search_path is pg_catalog, pg_temp';
   END IF;
   now := leasefs.ms();
-  SELECT d.path IS NOT NULL, v.id IS NULL AND COALESCE(v.others, 0) = 0, d.ttl, d.width, d.delay, d.sequence, d.meta
-  INTO is_directory, is_free, d_ttl, d_width, d_delay, d_sequence, d_meta
-  FROM (SELECT) AS one LEFT JOIN leasefs.directory d ON d.path = _path LEFT JOIN leasefs.ticket v ON v.path = _path AND v.slot = 0;
-  IF is_directory THEN
-    a.result := 'directory';
-    SELECT count(*) INTO a.waiters FROM leasefs.ticket v WHERE v.path = _path || '/'::bytea AND v.id IS NOT NULL AND NOT v.held AND v.deadline > now;
-    SELECT a.waiters + count(*) INTO a.waiters FROM leasefs.ticket h JOIN leasefs.ticket v ON v.path = h.path
-    WHERE h.parent = _path AND h.slot = 0 AND h.others > 0 AND v.slot <> 0 AND NOT v.held AND v.deadline > now;
-    RETURN;
+  SELECT v.id IS NULL AND v.others = 0 INTO is_free FROM leasefs.ticket v WHERE v.path = _path AND v.slot = 0;
+  IF NOT FOUND THEN -- a directory has no such row
+    is_free := true;
+    SELECT 'directory', d.ttl, d.width, d.delay, d.sequence, d.meta INTO a.result, d_ttl, d_width, d_delay, d_sequence, d_meta
+    FROM leasefs.directory d WHERE d.path = _path;
+    IF FOUND THEN
+      SELECT count(*) INTO a.waiters FROM leasefs.ticket v WHERE v.path = _path || '/'::bytea AND v.id IS NOT NULL AND NOT v.held AND v.deadline > now;
+      SELECT a.waiters + count(*) INTO a.waiters FROM leasefs.ticket h JOIN leasefs.ticket v ON v.path = h.path
+      WHERE h.parent = _path AND h.slot = 0 AND h.others > 0 AND v.slot <> 0 AND NOT v.held AND v.deadline > now;
+      RETURN;
+    END IF;
   END IF;
   IF NOT is_free THEN
     SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = _path AND v.held AND v.deadline > now ORDER BY v.number LIMIT 1;
