@@ -92,28 +92,29 @@ static char *connect_right_to_execute(const struct pq_target *target, const PGco
         PQuser(conn), target->schema, target->schema, PQuser(conn), target->schema, PQuser(conn));
 }
 
-/* Many mounts may start at once: one makes the schema, the others find it. */
-static void connect_make_schema(const struct pq_target *target, struct pq_connection *c)
+/* Makes the schema, or upgrades it.  Many mounts may start at once: one after the other does so, and the tables keep
+ * their rows. */
+static void connect_make_schema(const struct pq_target *target, struct pq_connection *c, bool upgrade)
 {
     char *schema = postgresql_schema(target->schema);
-    char *text = g_strdup_printf("BEGIN; SET LOCAL lock_timeout = 0; SELECT "
-                                 "pg_catalog.pg_advisory_xact_lock(1818322805); SELECT pg_catalog.count(*) FROM "
-                                 "pg_catalog.pg_namespace WHERE nspname = '%s'",
-                                 target->schema);
-    PGresult *rows = connect_query(c, text);
-    g_free(text);
-    bool made = rows && strcmp(PQgetvalue(rows, 0, 0), "0") != 0;
+    PGresult *rows = connect_query(c, "BEGIN; SET LOCAL lock_timeout = 0; SELECT "
+                                      "pg_catalog.pg_advisory_xact_lock(1818322805)");
     PQclear(rows);
-    if (rows && !made) {
+    if (rows) {
         rows = PQexec(c->conn, schema);
         bool may_not = strcmp(connect_state(rows), "42501") == 0;
-        if (PQresultStatus(rows) != PGRES_COMMAND_OK && may_not) {
+        if (may_not && upgrade) {
+            connect_fail(
+                c, g_strdup_printf("the schema %s is of an older leasefs, and the role %s may not upgrade it: run as "
+                                   "the schema's owner: leasefs --print-schema=postgresql:%s | psql -1 %s",
+                                   target->schema, PQuser(c->conn), target->schema, PQdb(c->conn)));
+        } else if (may_not) {
             connect_fail(c, g_strdup_printf(
                                 "the database %s has no schema %s, and the role %s may not make one: run as the "
-                                "database's owner: leasefs --print-schema=postgresql | psql -1 %s, then GRANT USAGE ON "
-                                "SCHEMA %s TO \"%s\"; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO \"%s\"",
-                                PQdb(c->conn), target->schema, PQuser(c->conn), PQdb(c->conn), target->schema,
-                                PQuser(c->conn), target->schema, PQuser(c->conn)));
+                                "database's owner: leasefs --print-schema=postgresql:%s | psql -1 %s, then GRANT "
+                                "USAGE ON SCHEMA %s TO \"%s\"; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO \"%s\"",
+                                PQdb(c->conn), target->schema, PQuser(c->conn), target->schema, PQdb(c->conn),
+                                target->schema, PQuser(c->conn), target->schema, PQuser(c->conn)));
         } else if (PQresultStatus(rows) != PGRES_COMMAND_OK) {
             char *why = connect_line(PQresultErrorMessage(rows));
             connect_fail(c, g_strdup_printf("cannot make the schema %s: %s", target->schema, why));
@@ -134,14 +135,19 @@ static void connect_check_schema(const struct pq_target *target, struct pq_conne
     const char *state = connect_state(rows);
     if (PQresultStatus(rows) == PGRES_TUPLES_OK) {
         int version = atoi(PQgetvalue(rows, 0, 0));
-        if (version != POSTGRESQL_FORMAT) {
+        if (version < POSTGRESQL_FORMAT && may_make) {
+            connect_make_schema(target, c, true);
+            if (c->conn) {
+                connect_check_schema(target, c, false);
+            }
+        } else if (version != POSTGRESQL_FORMAT) {
             connect_fail(
                 c, g_strdup_printf("the schema %s has format %d, this leasefs knows format %d: mount with the leasefs "
                                    "that made it, or a newer one, or choose another schema with ?schema=NAME",
                                    target->schema, version, POSTGRESQL_FORMAT));
         }
     } else if (strcmp(state, "3F000") == 0 && may_make) {
-        connect_make_schema(target, c);
+        connect_make_schema(target, c, false);
         if (c->conn) {
             connect_check_schema(target, c, false);
         }

@@ -26,7 +26,7 @@
 #include "backend/remote/remote.h"
 
 #define POSTGRESQL_MOUNT_SIZE 17 /* 64 random bits in hexadecimal, and NUL */
-#define POSTGRESQL_FORMAT 1      /* as in schema.sql */
+#define POSTGRESQL_FORMAT 2      /* as in schema.sql */
 #define POSTGRESQL_VERSION_MIN 140000
 #define POSTGRESQL_LOCK_TIMEOUT 80 /* ms that a call waits for a name that a transaction keeps */
 #define POSTGRESQL_CONTENT_MAX 65536
@@ -60,7 +60,7 @@ struct pq_connection {
 
 void pq_connection_clear(struct pq_connection *connection);
 
-/* Connects and sets up the session; blocks.  Makes the schema if it is missing and the role may make it. */
+/* Connects and sets up the session; blocks.  If `first`, makes or upgrades the schema if the role may. */
 void pq_connect(const struct pq_target *target, const char *mount, bool first, struct pq_connection *ret);
 
 /* --- attempt.c --- */

@@ -15,17 +15,49 @@
 -- Times are ms since 1970 by clock_timestamp(), terms are ms.  Bytes of a lock are int8: the offset, which is unsigned,
 -- with its highest bit inverted.
 
-CREATE SCHEMA IF NOT EXISTS leasefs;
+-- Run again, this text upgrades the schema of an older leasefs; the tables keep their rows.  A daemon works only with its own
+-- format, so a change that another daemon would misread takes the next number.
 
-CREATE TABLE leasefs.format (version integer NOT NULL);
-INSERT INTO leasefs.format VALUES (1);
+SET client_min_messages = warning;
+DO $$
+BEGIN
+  IF to_regclass('leasefs.format') IS NULL THEN
+    CREATE SCHEMA IF NOT EXISTS leasefs;
+    CREATE TABLE leasefs.format (version integer NOT NULL);
+  END IF;
+  IF EXISTS (SELECT FROM leasefs.format f WHERE f.version > 2) THEN
+    RAISE EXCEPTION 'leasefs: the schema was made by a newer leasefs';
+  ELSIF EXISTS (SELECT FROM leasefs.format) THEN
+    DROP FUNCTION IF EXISTS leasefs.recover(text, text, bytea, bigint, integer); -- of format 1
+  ELSE
+    CREATE TYPE leasefs.joined AS (
+      id text,              -- of a claim that joined its lock owner's ticket
+      bytes int8multirange, -- the bytes that it added
+      x int8multirange,     -- those of them that were held exclusive before
+      s int8multirange      -- and shared before
+    );
+    CREATE TYPE leasefs.answer AS ( -- of a function, about a ticket
+      result text,     -- granted, queued, busy, free, missing, directory, notdirectory, …
+      id text, number bigint,
+      segments text,   -- START END MODE … in hexadecimal
+      name bytea,      -- of a sequence ticket
+      rank integer,    -- 0: the first waiter; 1: others wait before it
+      wait bigint,     -- ms until the lock may change by itself; -1: not known
+      kind smallint, mode smallint, age bigint, remaining bigint, ttl bigint, meta bytea, mount text,
+      first bigint, last bigint,
+      content bytea, holders integer, waiters integer, position integer
+    );
+    INSERT INTO leasefs.format VALUES (2);
+  END IF;
+  UPDATE leasefs.format SET version = 2;
+END$$;
 
-CREATE FUNCTION leasefs.format_version() RETURNS integer
+CREATE OR REPLACE FUNCTION leasefs.format_version() RETURNS integer
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$SELECT version FROM leasefs.format$$;
 
-CREATE SEQUENCE leasefs.fence;
+CREATE SEQUENCE IF NOT EXISTS leasefs.fence;
 
-CREATE TABLE leasefs.directory (
+CREATE TABLE IF NOT EXISTS leasefs.directory (
   path bytea PRIMARY KEY,
   parent bytea NOT NULL,
   leaf bytea NOT NULL,
@@ -36,17 +68,10 @@ CREATE TABLE leasefs.directory (
   meta bytea NOT NULL,
   nonce text NOT NULL       -- of the request that made it
 );
-CREATE INDEX directory_parent ON leasefs.directory (parent, leaf);
-INSERT INTO leasefs.directory VALUES ('', '/', '', 0, 1, 0, 0, '', '');
+CREATE INDEX IF NOT EXISTS directory_parent ON leasefs.directory (parent, leaf);
+INSERT INTO leasefs.directory VALUES ('', '/', '', 0, 1, 0, 0, '', '') ON CONFLICT DO NOTHING;
 
-CREATE TYPE leasefs.joined AS (
-  id text,             -- of a claim that joined its lock owner's ticket
-  bytes int8multirange, -- the bytes that it added
-  x int8multirange,    -- those of them that were held exclusive before
-  s int8multirange     -- and shared before
-);
-
-CREATE TABLE leasefs.ticket (
+CREATE TABLE IF NOT EXISTS leasefs.ticket (
   path bytea NOT NULL,
   slot bigint NOT NULL,  -- 0, or a hash of id
   place bigint NOT NULL, -- 0, or the number with which it queued
@@ -78,12 +103,12 @@ CREATE TABLE leasefs.ticket (
   freed bigint NOT NULL DEFAULT 0,   -- when it became free
   PRIMARY KEY (path, slot)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX ticket_place ON leasefs.ticket (path, place);
-CREATE INDEX ticket_name ON leasefs.ticket (path, name) WHERE name IS NOT NULL;
-CREATE INDEX ticket_parent ON leasefs.ticket (parent, slot, leaf);
-CREATE INDEX ticket_identity ON leasefs.ticket (identity);
+CREATE INDEX IF NOT EXISTS ticket_place ON leasefs.ticket (path, place);
+CREATE INDEX IF NOT EXISTS ticket_name ON leasefs.ticket (path, name) WHERE name IS NOT NULL;
+CREATE INDEX IF NOT EXISTS ticket_parent ON leasefs.ticket (parent, slot, leaf);
+CREATE INDEX IF NOT EXISTS ticket_identity ON leasefs.ticket (identity);
 
-CREATE TABLE leasefs.mount (
+CREATE TABLE IF NOT EXISTS leasefs.mount (
   channel text PRIMARY KEY,
   identity text NOT NULL,
   host text NOT NULL,
@@ -91,7 +116,7 @@ CREATE TABLE leasefs.mount (
 ) WITH (fillfactor = 50);
 
 -- The epoch: see backend/remote/epoch.h.  One row, or none before the first mount.
-CREATE TABLE leasefs.epoch (
+CREATE TABLE IF NOT EXISTS leasefs.epoch (
   stamp text NOT NULL,
   state text NOT NULL,    -- f (fresh: there was no earlier epoch), c (grace period) or o (open again)
   longest bigint NOT NULL, -- the longest term of any mount whose tickets may not be restored, or may be lost
@@ -101,37 +126,24 @@ CREATE TABLE leasefs.epoch (
   life text NOT NULL      -- system identifier and timeline
 );
 -- One row during an epoch.  The table is not logged, so a crash and a promotion empty it; a clean restart keeps it.
-CREATE UNLOGGED TABLE leasefs.life (stamp text NOT NULL, closed boolean NOT NULL, since bigint NOT NULL);
-CREATE TABLE leasefs.term ( -- the longest renewable term of each mount, and the epoch in which all its tickets are known
+CREATE UNLOGGED TABLE IF NOT EXISTS leasefs.life (stamp text NOT NULL, closed boolean NOT NULL, since bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS leasefs.term ( -- the longest renewable term of each mount, and the epoch in which all its tickets are known
   mount text PRIMARY KEY,
   term bigint NOT NULL,
   stamp text NOT NULL,
   until bigint NOT NULL
 ) WITH (fillfactor = 50);
-CREATE TABLE leasefs.restored (id text PRIMARY KEY); -- during a grace period
-
--- A function's answer about a ticket.
-CREATE TYPE leasefs.answer AS (
-  result text,     -- granted, queued, busy, free, missing, directory, notdirectory, …
-  id text, number bigint,
-  segments text,   -- START END MODE … in hexadecimal
-  name bytea,      -- of a sequence ticket
-  rank integer,    -- 0: the first waiter; 1: others wait before it
-  wait bigint,     -- ms until the lock may change by itself; -1: not known
-  kind smallint, mode smallint, age bigint, remaining bigint, ttl bigint, meta bytea, mount text,
-  first bigint, last bigint,
-  content bytea, holders integer, waiters integer, position integer
-);
+CREATE TABLE IF NOT EXISTS leasefs.restored (id text PRIMARY KEY); -- during a grace period
 
 -- --- small parts ---
 
-CREATE FUNCTION leasefs.ms() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE AS
+CREATE OR REPLACE FUNCTION leasefs.ms() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE AS
 $$SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000)::bigint$$;
 
 -- --- the epoch ---
 
 -- During a grace period ("closed") nothing is granted, and no ticket expires, because the clock may be another one.
-CREATE FUNCTION leasefs.is_closed() RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.is_closed() RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   c boolean;
 BEGIN
@@ -140,7 +152,7 @@ BEGIN
 END$$;
 
 -- _stamp: the epoch that the mount knows.  → is it a grace period?
-CREATE FUNCTION leasefs.check_epoch(_stamp text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.check_epoch(_stamp text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   l record;
 BEGIN
@@ -157,7 +169,7 @@ END$$;
 -- grace period: nothing new is granted while any earlier holder may still rely on its term, and mounts restore what they
 -- hold.  A mount that has seen the grace period for that term, and a hundredth of it, ends it.  After a crash without
 -- loss of data it ends as soon as all mounts have restored what they hold.
-CREATE FUNCTION leasefs.enter_epoch(_mount text, _stamp text, _fresh text, _term bigint, _others bigint, _reports bigint,
+CREATE OR REPLACE FUNCTION leasefs.enter_epoch(_mount text, _stamp text, _fresh text, _term bigint, _others bigint, _reports bigint,
   _grace_max bigint, _closed_for bigint, _restored boolean, _strict boolean,
   OUT stamp text, OUT state text, OUT longest bigint, OUT others bigint, OUT reports bigint, OUT lost boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -237,14 +249,14 @@ BEGIN
 END$$;
 
 -- The first of the two int4 is leasefs's own, so other programs' advisory locks do not collide with these.
-CREATE FUNCTION leasefs.take(_path bytea) RETURNS void LANGUAGE sql VOLATILE AS
+CREATE OR REPLACE FUNCTION leasefs.take(_path bytea) RETURNS void LANGUAGE sql VOLATILE AS
 $$SELECT pg_catalog.pg_advisory_xact_lock(1818322803, pg_catalog.hashtext(pg_catalog.encode(_path, 'escape')))$$;
 
-CREATE FUNCTION leasefs.try_take(_path bytea) RETURNS boolean LANGUAGE sql VOLATILE AS
+CREATE OR REPLACE FUNCTION leasefs.try_take(_path bytea) RETURNS boolean LANGUAGE sql VOLATILE AS
 $$SELECT pg_catalog.pg_try_advisory_xact_lock(1818322803, pg_catalog.hashtext(pg_catalog.encode(_path, 'escape')))$$;
 
 -- Takes both in an order that is the same for all callers.
-CREATE FUNCTION leasefs.take_two(_a bytea, _b bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.take_two(_a bytea, _b bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF hashtext(encode(_a, 'escape')) <= hashtext(encode(_b, 'escape')) THEN
     PERFORM leasefs.take(_a), leasefs.take(_b);
@@ -255,33 +267,33 @@ END$$;
 
 -- Keeps a directory from being removed while something is made in it.  Taken after a name's advisory lock.  The removal
 -- of a directory takes this one first, and waits for no name.
-CREATE FUNCTION leasefs.enter(_directory bytea) RETURNS void LANGUAGE sql VOLATILE AS
+CREATE OR REPLACE FUNCTION leasefs.enter(_directory bytea) RETURNS void LANGUAGE sql VOLATILE AS
 $$SELECT pg_catalog.pg_advisory_xact_lock_shared(1818322804, pg_catalog.hashtext(pg_catalog.encode(_directory, 'escape')))$$;
 
-CREATE FUNCTION leasefs.slot_of(_id text) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.slot_of(_id text) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 $$SELECT GREATEST(pg_catalog.hashtextextended(_id, 0) & 9223372036854775807, 1)$$;
 
 -- _last NULL: no upper bound.
-CREATE FUNCTION leasefs.bytes(_first bigint, _last bigint) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.bytes(_first bigint, _last bigint) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS
 $$SELECT CASE WHEN _last = 9223372036854775807 THEN pg_catalog.int8multirange(pg_catalog.int8range(_first, NULL))
               ELSE pg_catalog.int8multirange(pg_catalog.int8range(_first, _last, '[]')) END$$;
 
-CREATE FUNCTION leasefs.exclusive(t leasefs.ticket) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.exclusive(t leasefs.ticket) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS
 $$SELECT COALESCE((t).x, CASE WHEN (t).mode = 0 THEN '{(,)}'::int8multirange ELSE '{}' END)$$;
 
-CREATE FUNCTION leasefs.shared(t leasefs.ticket) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.shared(t leasefs.ticket) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS
 $$SELECT COALESCE((t).s, CASE WHEN (t).mode = 0 THEN '{}' ELSE '{(,)}'::int8multirange END)$$;
 
 -- An unbounded range begins at the least offset.
-CREATE FUNCTION leasefs.is_partial(t leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.is_partial(t leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$SELECT (t).x IS NOT NULL AND NOT ((t).x @> '[-9223372036854775808,)'::int8range OR (t).s @> '[-9223372036854775808,)'::int8range)$$;
 
 -- Do the tickets have one lock owner or, unless both have a lock owner, one handle?
-CREATE FUNCTION leasefs.is_same(a leasefs.ticket, b leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.is_same(a leasefs.ticket, b leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$SELECT COALESCE((a).mount = (b).mount AND CASE WHEN (a).owner IS NOT NULL AND (b).owner IS NOT NULL THEN (a).owner = (b).owner
                                                  ELSE (a).handle = (b).handle END, false)$$;
 
-CREATE FUNCTION leasefs.conflicts(a leasefs.ticket, b leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.conflicts(a leasefs.ticket, b leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$SELECT NOT leasefs.is_same(a, b) AND CASE
     WHEN (a).x IS NULL AND (b).x IS NULL THEN (a).mode = 0 OR (b).mode = 0
     ELSE leasefs.exclusive(a) && leasefs.exclusive(b) OR leasefs.exclusive(a) && leasefs.shared(b) OR
@@ -289,21 +301,21 @@ $$SELECT NOT leasefs.is_same(a, b) AND CASE
 
 -- Does `u`, which waits, wait for this holder?  For one that has the whole lock all wait in the end: a shared ticket waits
 -- for an exclusive one, which waits for it.
-CREATE FUNCTION leasefs.waits_for(u leasefs.ticket, holder leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.waits_for(u leasefs.ticket, holder leasefs.ticket) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$SELECT leasefs.conflicts(holder, u) OR NOT leasefs.is_partial(holder) AND NOT leasefs.is_same(holder, u)$$;
 
 -- An offset in the form that the client reads.
-CREATE FUNCTION leasefs.offset_of(_at bigint) RETURNS text LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.offset_of(_at bigint) RETURNS text LANGUAGE sql IMMUTABLE AS
 $$SELECT pg_catalog.lpad(pg_catalog.to_hex(_at # (-9223372036854775808)), 16, '0')$$;
 
-CREATE FUNCTION leasefs.segments(t leasefs.ticket) RETURNS text LANGUAGE sql STABLE AS
+CREATE OR REPLACE FUNCTION leasefs.segments(t leasefs.ticket) RETURNS text LANGUAGE sql STABLE AS
 $$SELECT COALESCE(pg_catalog.string_agg(
     leasefs.offset_of(COALESCE(lower(r), -9223372036854775808)) || ' ' ||
     leasefs.offset_of(COALESCE(upper(r) - 1, 9223372036854775807)) || ' ' || mode, ' ' ORDER BY r), '')
   FROM (SELECT unnest((t).x) AS r, 0 AS mode UNION ALL SELECT unnest((t).s), 1) AS parts$$;
 
 -- Notifies the mount of a ticket, if it has one.
-CREATE FUNCTION leasefs.tell(_mount text, _word text, _id text, _more text DEFAULT '') RETURNS void
+CREATE OR REPLACE FUNCTION leasefs.tell(_mount text, _word text, _id text, _more text DEFAULT '') RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF _mount NOT IN ('sql', 'guard', 'delay') THEN
@@ -311,7 +323,7 @@ BEGIN
   END IF;
 END$$;
 
-CREATE FUNCTION leasefs.tell_watchers(t leasefs.ticket) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.tell_watchers(t leasefs.ticket) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   m text;
 BEGIN
@@ -321,18 +333,18 @@ BEGIN
 END$$;
 
 -- A number above all earlier ones of the name, also after its row was deleted, or the clock or the sequence was set back.
-CREATE FUNCTION leasefs.next_number(_path bytea) RETURNS bigint LANGUAGE sql VOLATILE AS
+CREATE OR REPLACE FUNCTION leasefs.next_number(_path bytea) RETURNS bigint LANGUAGE sql VOLATILE AS
 $$UPDATE leasefs.ticket SET last = GREATEST(last + 1, pg_catalog.nextval('leasefs.fence'),
     (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000)::bigint)
   WHERE path = _path AND slot = 0 RETURNING last$$;
 
-CREATE FUNCTION leasefs.is_queue(_path bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.is_queue(_path bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$SELECT pg_catalog.substr(_path, pg_catalog.length(_path)) = '/'::bytea$$;
 
-CREATE FUNCTION leasefs.directory_of(_path bytea) RETURNS bytea LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.directory_of(_path bytea) RETURNS bytea LANGUAGE sql IMMUTABLE AS
 $$SELECT pg_catalog.substr(_path, 1, pg_catalog.length(_path) - 1)$$;
 
-CREATE FUNCTION leasefs.find(_path bytea, _id text) RETURNS leasefs.ticket LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.find(_path bytea, _id text) RETURNS leasefs.ticket LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   t leasefs.ticket;
 BEGIN
@@ -341,7 +353,7 @@ BEGIN
 END$$;
 
 -- The answer about a ticket; with `_against` it has the bytes that conflict with that ticket.
-CREATE FUNCTION leasefs.describe(_result text, t leasefs.ticket, _against leasefs.ticket DEFAULT NULL) RETURNS leasefs.answer
+CREATE OR REPLACE FUNCTION leasefs.describe(_result text, t leasefs.ticket, _against leasefs.ticket DEFAULT NULL) RETURNS leasefs.answer
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   a leasefs.answer;
@@ -373,7 +385,7 @@ END$$;
 -- --- adding and removing tickets, with the name's advisory lock held ---
 
 -- Adds a ticket: in the lock's own row if it holds and that row is free.
-CREATE FUNCTION leasefs.put(t leasefs.ticket) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.put(t leasefs.ticket) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF t.held AND t.name IS NULL AND NOT leasefs.is_queue(t.path) THEN
     UPDATE leasefs.ticket u SET (id, number, kind, mode, mount, identity, handle, owner, held, claimed, again, ttl, acquired,
@@ -398,14 +410,14 @@ BEGIN
 END$$;
 
 -- Writes all columns of a ticket that may have changed.
-CREATE FUNCTION leasefs.save(t leasefs.ticket) RETURNS void LANGUAGE sql VOLATILE AS
+CREATE OR REPLACE FUNCTION leasefs.save(t leasefs.ticket) RETURNS void LANGUAGE sql VOLATILE AS
 $$UPDATE leasefs.ticket u SET (number, kind, mode, mount, handle, owner, held, claimed, again, ttl, acquired, deadline, delay,
       meta, content, x, s, joined, name, id) =
     ((t).number, (t).kind, (t).mode, (t).mount, (t).handle, (t).owner, (t).held, (t).claimed, (t).again, (t).ttl, (t).acquired,
       (t).deadline, (t).delay, (t).meta, (t).content, (t).x, (t).s, (t).joined, (t).name, (t).id)
   WHERE u.path = (t).path AND u.slot = (t).slot$$;
 
-CREATE FUNCTION leasefs.drop(t leasefs.ticket) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.drop(t leasefs.ticket) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   next leasefs.ticket;
 BEGIN
@@ -430,7 +442,7 @@ BEGIN
   END IF;
 END$$;
 
-CREATE FUNCTION leasefs.delay_of(t leasefs.ticket) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.delay_of(t leasefs.ticket) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   d bigint;
 BEGIN
@@ -446,7 +458,7 @@ END$$;
 
 -- Ends a holder against its will, at `since`: its lock-delay begins.  In a directory's queue a nameless ticket keeps its
 -- position until then.
-CREATE FUNCTION leasefs.lose(t leasefs.ticket, _why text, _since bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.lose(t leasefs.ticket, _why text, _since bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   d bigint := CASE WHEN t.kind = 0 OR t.mount = 'delay' THEN 0 ELSE leasefs.delay_of(t) END;
 BEGIN
@@ -466,7 +478,7 @@ BEGIN
 END$$;
 
 -- Ends tickets after their deadline.
-CREATE FUNCTION leasefs.expire(_path bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.expire(_path bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   t leasefs.ticket;
 BEGIN
@@ -486,25 +498,29 @@ END$$;
 -- While leasefs uses a table of ShedLock, each held lock has a row there, written in the same transaction, and a row of
 -- ShedLock's clients is a holder here.  leasefs.use_shedlock replaces these functions; until then they do nothing.
 
--- The holder that is a row of ShedLock's clients, or NULL.
-CREATE FUNCTION leasefs.shedlock(_path bytea) RETURNS leasefs.ticket LANGUAGE sql AS $$SELECT NULL::leasefs.ticket$$;
--- The names of such holders.
-CREATE FUNCTION leasefs.shedlock_names() RETURNS SETOF text LANGUAGE sql AS $$SELECT NULL::text WHERE false$$;
--- Ends such a holder.
-CREATE FUNCTION leasefs.shedlock_end(_path bytea) RETURNS void LANGUAGE sql AS $$SELECT NULL::void$$;
--- The row of a name shows whether, and until when, the lock is held or refused to others.
-CREATE FUNCTION leasefs.shedlock_show(_path bytea) RETURNS void LANGUAGE sql AS $$SELECT NULL::void$$;
--- The table in use; NULL: none.
-CREATE FUNCTION leasefs.shedlock_table() RETURNS text LANGUAGE sql AS $$SELECT NULL::text$$;
+DO $do$
+BEGIN
+  IF to_regproc('leasefs.shedlock') IS NOT NULL THEN RETURN; END IF;
+  -- The holder that is a row of ShedLock's clients, or NULL.
+  CREATE FUNCTION leasefs.shedlock(_path bytea) RETURNS leasefs.ticket LANGUAGE sql AS $$SELECT NULL::leasefs.ticket$$;
+  -- The names of such holders.
+  CREATE FUNCTION leasefs.shedlock_names() RETURNS SETOF text LANGUAGE sql AS $$SELECT NULL::text WHERE false$$;
+  -- Ends such a holder.
+  CREATE FUNCTION leasefs.shedlock_end(_path bytea) RETURNS void LANGUAGE sql AS $$SELECT NULL::void$$;
+  -- The row of a name shows whether, and until when, the lock is held or refused to others.
+  CREATE FUNCTION leasefs.shedlock_show(_path bytea) RETURNS void LANGUAGE sql AS $$SELECT NULL::void$$;
+  -- The table in use; NULL: none.
+  CREATE FUNCTION leasefs.shedlock_table() RETURNS text LANGUAGE sql AS $$SELECT NULL::text$$;
+END$do$;
 
-CREATE FUNCTION leasefs.shedlock_on_change() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION leasefs.shedlock_on_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM leasefs.shedlock_show(CASE WHEN TG_OP = 'DELETE' THEN OLD.path ELSE NEW.path END);
   RETURN NULL;
 END$$;
 
 -- A path as a name in ShedLock's table, whose names have up to _max characters; NULL: it is no such name.
-CREATE FUNCTION leasefs.shedlock_name(_path bytea, _max integer) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION leasefs.shedlock_name(_path bytea, _max integer) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   name text;
 BEGIN
@@ -516,7 +532,7 @@ END$$;
 
 -- Uses that table for all mounts and SQL clients from now on; NULL: uses none.  Only the schema's owner may call it, because
 -- the functions run with the owner's rights.
-CREATE FUNCTION leasefs.use_shedlock(_table text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $use$
+CREATE OR REPLACE FUNCTION leasefs.use_shedlock(_table text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $use$
 DECLARE
   t regclass := COALESCE(to_regclass(_table), to_regclass('public.' || _table));
   used text := leasefs.shedlock_table();
@@ -629,7 +645,7 @@ END$use$;
 
 -- Finds what blocks a ticket that does not hold.  `_place`: the waiter's; NULL: it is not in the queue yet.  `blocker` is
 -- NULL for a lock-delay.
-CREATE FUNCTION leasefs.block(t leasefs.ticket, _place bigint, OUT blocked boolean, OUT blocker leasefs.ticket)
+CREATE OR REPLACE FUNCTION leasefs.block(t leasefs.ticket, _place bigint, OUT blocked boolean, OUT blocker leasefs.ticket)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   h record;
@@ -678,7 +694,7 @@ BEGIN
 END$$;
 
 -- The fencing token of a new holder: a new number if the ticket's own is below that of an earlier holder.
-CREATE FUNCTION leasefs.holding(t leasefs.ticket) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.holding(t leasefs.ticket) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   n bigint := t.number;
   h bigint;
@@ -692,7 +708,7 @@ BEGIN
 END$$;
 
 -- Grants the lock to the next waiters, for the time that they need to claim it.
-CREATE FUNCTION leasefs.grant(_path bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.grant(_path bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   CLAIM CONSTANT bigint := 3000;
   h record;
@@ -728,7 +744,7 @@ END$$;
 
 -- --- acquire ---
 
-CREATE FUNCTION leasefs.queued(t leasefs.ticket) RETURNS leasefs.answer LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.queued(t leasefs.ticket) RETURNS leasefs.answer LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   SHEDLOCK_LOOK CONSTANT bigint := 1000; -- its release notifies nobody
   a leasefs.answer;
@@ -753,7 +769,7 @@ BEGIN
 END$$;
 
 -- A lock owner has one holder ticket: an existing one takes over the bytes of `t`.  Returns the holder.
-CREATE FUNCTION leasefs.merge(t leasefs.ticket, _bytes int8multirange, _mode integer) RETURNS leasefs.ticket
+CREATE OR REPLACE FUNCTION leasefs.merge(t leasefs.ticket, _bytes int8multirange, _mode integer) RETURNS leasefs.ticket
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   UNDO_MAX CONSTANT integer := 4;
@@ -785,7 +801,7 @@ BEGIN
   RETURN u;
 END$$;
 
-CREATE FUNCTION leasefs.granted(t leasefs.ticket, _ttl bigint) RETURNS leasefs.answer LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.granted(t leasefs.ticket, _ttl bigint) RETURNS leasefs.answer LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   SEGMENTS_MAX CONSTANT integer := 1000;
   a leasefs.answer;
@@ -809,7 +825,7 @@ BEGIN
 END$$;
 
 -- A name for a sequence ticket that nothing in the directory has.
-CREATE FUNCTION leasefs.new_name(_directory bytea, _prefix bytea) RETURNS bytea LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.new_name(_directory bytea, _prefix bytea) RETURNS bytea LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   n bigint;
   made bytea;
@@ -826,11 +842,11 @@ BEGIN
   RAISE EXCEPTION 'leasefs: too many names of the sequence are taken' USING ERRCODE = 'program_limit_exceeded';
 END$$;
 
-CREATE FUNCTION leasefs.is_numbered(_leaf bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.is_numbered(_leaf bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$SELECT pg_catalog.length(_leaf) > 10 AND pg_catalog.encode(_leaf, 'escape') ~ '-[0-9]{10}$'$$;
 
 -- Makes the lock's own row.  NULL, or the reason why it cannot exist.
-CREATE FUNCTION leasefs.open(_path bytea, _parent bytea, _leaf bytea) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.open(_path bytea, _parent bytea, _leaf bytea) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   PERFORM leasefs.enter(_parent);
   IF NOT EXISTS (SELECT FROM leasefs.directory d WHERE d.path = _parent) THEN
@@ -845,7 +861,7 @@ END$$;
 -- Takes the lock, or queues for it.  A repetition renews the ticket that it finds.  _test: only finds the ticket that
 -- blocks it.  For a sequence ticket _path is the directory's queue, and its name begins with _leaf.  _number: the number
 -- with which it queued before.
-CREATE FUNCTION leasefs.acquire(_path bytea, _parent bytea, _leaf bytea, _sequence boolean, _id text, _mount text,
+CREATE OR REPLACE FUNCTION leasefs.acquire(_path bytea, _parent bytea, _leaf bytea, _sequence boolean, _id text, _mount text,
   _identity text, _kind integer, _mode integer, _ttl bigint, _liveness bigint, _wait boolean, _test boolean,
   _handle bigint, _owner bigint, _first bigint, _last bigint, _number bigint, _meta bytea, _content bytea, _stamp text)
 RETURNS leasefs.answer LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
@@ -1018,7 +1034,7 @@ END$$;
 -- --- releasing and changing tickets ---
 
 -- Gives a ticket the bytes that its lock owner held before a claim joined it.  False: others hold some of them now.
-CREATE FUNCTION leasefs.undo(u leasefs.ticket, _id text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.undo(u leasefs.ticket, _id text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   j leasefs.joined;
   list leasefs.joined[] := '{}';
@@ -1048,7 +1064,7 @@ END$$;
 -- Ends a ticket, whether it holds or waits, and grants the lock to the next.  _why: the reason, if its holder did not
 -- release it.
 -- → gone; missing: there was no such ticket; stays: it has joined its lock owner's ticket, and cannot be undone
-CREATE FUNCTION leasefs.release(_path bytea, _id text, _mount text, _owner bigint, _why text, _stamp text) RETURNS text
+CREATE OR REPLACE FUNCTION leasefs.release(_path bytea, _id text, _mount text, _owner bigint, _why text, _stamp text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
 DECLARE
   t leasefs.ticket;
@@ -1090,7 +1106,7 @@ BEGIN
 END$$;
 
 -- Releases a part of the bytes of a lock owner.
-CREATE FUNCTION leasefs.release_range(_path bytea, _mount text, _owner bigint, _first bigint, _last bigint, _stamp text) RETURNS text
+CREATE OR REPLACE FUNCTION leasefs.release_range(_path bytea, _mount text, _owner bigint, _first bigint, _last bigint, _stamp text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   t leasefs.ticket;
@@ -1127,7 +1143,7 @@ END$$;
 
 -- Extends a holder, to _left from now.  _x and _s are the bytes that it holds in its mount's view.
 -- → ok; stale: it does not hold; busy: it holds in another mode, or not all of the bytes
-CREATE FUNCTION leasefs.renew(_path bytea, _id text, _mode integer, _ttl bigint, _left bigint, _x int8multirange,
+CREATE OR REPLACE FUNCTION leasefs.renew(_path bytea, _id text, _mode integer, _ttl bigint, _left bigint, _x int8multirange,
   _s int8multirange, _stamp text) RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   t leasefs.ticket;
@@ -1150,7 +1166,7 @@ END$$;
 
 -- Renews many.  It leaves out locks that another transaction is changing, so it never waits, and tickets that do not hold,
 -- or hold in another mode: call leasefs.renew for those.  → the ids of those that were renewed
-CREATE FUNCTION leasefs.renew_many(_paths bytea[], _ids text[], _modes integer[], _ttls bigint[], _stamp text) RETURNS text[]
+CREATE OR REPLACE FUNCTION leasefs.renew_many(_paths bytea[], _ids text[], _modes integer[], _ttls bigint[], _stamp text) RETURNS text[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   renewed text[] := '{}';
@@ -1170,7 +1186,7 @@ END$$;
 -- During a grace period a mount restores each ticket that it holds, whether or not the server has it; afterwards this is
 -- the same as renew.  If two restored tickets conflict, the later grant holds; a ticket that was not restored ends.
 -- → as renew, or restored: the server did not have it
-CREATE FUNCTION leasefs.restore(_path bytea, _parent bytea, _leaf bytea, _sequence boolean, _id text, _mount text, _identity text,
+CREATE OR REPLACE FUNCTION leasefs.restore(_path bytea, _parent bytea, _leaf bytea, _sequence boolean, _id text, _mount text, _identity text,
   _kind integer, _mode integer, _ttl bigint, _left bigint, _handle bigint, _owner bigint, _x int8multirange, _s int8multirange,
   _number bigint, _age bigint, _meta bytea, _content bytea, _stamp text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -1239,7 +1255,7 @@ END$$;
 
 -- The heartbeat of waiting tickets of one lock.  → those that no longer wait, with rank -1; and the first waiter of the
 -- lock, if it is one of these
-CREATE FUNCTION leasefs.beat(_path bytea, _ids text[], _livenesses bigint[], _stamp text) RETURNS SETOF leasefs.answer
+CREATE OR REPLACE FUNCTION leasefs.beat(_path bytea, _ids text[], _livenesses bigint[], _stamp text) RETURNS SETOF leasefs.answer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   a leasefs.answer;
@@ -1269,7 +1285,7 @@ BEGIN
 END$$;
 
 -- Converts a ticket to another claim in one step; meta and content if not NULL.  → ok, busy, stale or grace
-CREATE FUNCTION leasefs.convert(_path bytea, _id text, _kind integer, _mode integer, _ttl bigint, _liveness bigint,
+CREATE OR REPLACE FUNCTION leasefs.convert(_path bytea, _id text, _kind integer, _mode integer, _ttl bigint, _liveness bigint,
   _handle bigint, _owner bigint, _first bigint, _last bigint, _meta bytea, _content bytea, _stamp text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1323,7 +1339,7 @@ BEGIN
 END$$;
 
 -- Replaces meta or content if not NULL.  → ok or stale
-CREATE FUNCTION leasefs.set(_path bytea, _id text, _meta bytea, _content bytea, _stamp text) RETURNS text
+CREATE OR REPLACE FUNCTION leasefs.set(_path bytea, _id text, _meta bytea, _content bytea, _stamp text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM leasefs.take(_path);
@@ -1335,7 +1351,7 @@ END$$;
 
 -- Moves a holder to another name, which must be free, or held only by the ticket that it replaces.  Waiters for that name
 -- go on waiting.
-CREATE FUNCTION leasefs.rename(_path bytea, _id text, _to bytea, _parent bytea, _leaf bytea, _replaced text, _stamp text,
+CREATE OR REPLACE FUNCTION leasefs.rename(_path bytea, _id text, _to bytea, _parent bytea, _leaf bytea, _replaced text, _stamp text,
   OUT result text, OUT number bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1419,7 +1435,7 @@ END$$;
 -- --- revoking ---
 
 -- The holders of a name: all, or the one with the given token.  → ok, stale, missing or directory
-CREATE FUNCTION leasefs.holders(_path bytea, _parent bytea, _leaf bytea, _number bigint, OUT result text, OUT ids text[],
+CREATE OR REPLACE FUNCTION leasefs.holders(_path bytea, _parent bytea, _leaf bytea, _number bigint, OUT result text, OUT ids text[],
   OUT path bytea)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -1450,7 +1466,7 @@ END$$;
 -- repeated.  _word and _text: a condition on the meta of each (see struct backend_match).  A holder whose meta has a guard
 -- leaves a ticket without a mount and with the same number, until the guard's time or its term is over; guards end only if
 -- there is nothing else.  → ok, with the number of other mounts that will confirm; busy: not all match
-CREATE FUNCTION leasefs.revoke(_path bytea, _ids text[], _why text, _mount text, _request text, _word integer, _text text,
+CREATE OR REPLACE FUNCTION leasefs.revoke(_path bytea, _ids text[], _why text, _mount text, _request text, _word integer, _text text,
   _keeps_guards boolean, _stamp text, OUT result text, OUT others integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1523,7 +1539,7 @@ BEGIN
 END$$;
 
 -- The same for the holder with that fencing token.  → also stale or missing; _ids: the tickets that ended
-CREATE FUNCTION leasefs.revoke_token(_path bytea, _parent bytea, _leaf bytea, _number bigint, _mount text, _request text,
+CREATE OR REPLACE FUNCTION leasefs.revoke_token(_path bytea, _parent bytea, _leaf bytea, _number bigint, _mount text, _request text,
   _word integer, _text text, _keeps_guards boolean, _stamp text, OUT result text, OUT others integer, OUT ids text[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1541,13 +1557,13 @@ BEGIN
   END IF;
 END$$;
 
-CREATE FUNCTION leasefs.heard(_mount text, _request text) RETURNS void
+CREATE OR REPLACE FUNCTION leasefs.heard(_mount text, _request text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
 $$SELECT pg_notify('leasefs_' || _mount, 'h ' || _request)$$;
 
 -- --- reading, without a change ---
 
-CREATE FUNCTION leasefs.stat(_path bytea, _parent bytea, _leaf bytea, OUT a leasefs.answer, OUT d_ttl bigint, OUT d_width bigint,
+CREATE OR REPLACE FUNCTION leasefs.stat(_path bytea, _parent bytea, _leaf bytea, OUT a leasefs.answer, OUT d_ttl bigint, OUT d_width bigint,
   OUT d_delay bigint, OUT d_sequence bigint, OUT d_meta bytea)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
 DECLARE
@@ -1604,7 +1620,7 @@ BEGIN
 END$$;
 
 -- Names in a directory after _after, in order.  → missing or notdirectory; or ok, and each name
-CREATE FUNCTION leasefs.list(_path bytea, _after bytea, _max integer, OUT result text, OUT name bytea) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION leasefs.list(_path bytea, _after bytea, _max integer, OUT result text, OUT name bytea) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now bigint := leasefs.ms();
@@ -1634,14 +1650,14 @@ BEGIN
 END$$;
 
 -- The tickets of a directory's queue, by name.
-CREATE FUNCTION leasefs.tickets(_path bytea, _after bytea, _max integer, OUT name bytea, OUT id text, OUT held boolean, OUT age bigint,
+CREATE OR REPLACE FUNCTION leasefs.tickets(_path bytea, _after bytea, _max integer, OUT name bytea, OUT id text, OUT held boolean, OUT age bigint,
   OUT meta bytea) RETURNS SETOF record LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
 $$SELECT v.name, v.id, v.held, leasefs.ms() - v.acquired, v.meta FROM leasefs.ticket v
   WHERE v.path = _path || '/'::bytea AND v.name > _after AND v.deadline > leasefs.ms() ORDER BY v.name LIMIT _max$$;
 
 -- Registers this mount for a notification when a name has no holder any more.  → ms until the holder's deadline; -1: it
 -- has none now
-CREATE FUNCTION leasefs.watch(_path bytea, _parent bytea, _leaf bytea, _mount text, _stamp text) RETURNS bigint
+CREATE OR REPLACE FUNCTION leasefs.watch(_path bytea, _parent bytea, _leaf bytea, _mount text, _stamp text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   p bytea := _path;
@@ -1665,7 +1681,7 @@ END$$;
 
 -- --- directories ---
 
-CREATE FUNCTION leasefs.mkdir(_path bytea, _parent bytea, _leaf bytea, _ttl bigint, _width bigint, _delay bigint,
+CREATE OR REPLACE FUNCTION leasefs.mkdir(_path bytea, _parent bytea, _leaf bytea, _ttl bigint, _width bigint, _delay bigint,
   _sequence bigint, _meta bytea, _nonce text, _stamp text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1692,7 +1708,7 @@ BEGIN
 END$$;
 
 -- Deletes the row of a free lock; the numbers go on from the sequence leasefs.fence.
-CREATE FUNCTION leasefs.forget(_path bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.forget(_path bytea) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   l bigint;
 BEGIN
@@ -1700,7 +1716,7 @@ BEGIN
   IF l > nextval('leasefs.fence') THEN PERFORM setval('leasefs.fence', l); END IF;
 END$$;
 
-CREATE FUNCTION leasefs.rmdir(_path bytea, _stamp text) RETURNS text
+CREATE OR REPLACE FUNCTION leasefs.rmdir(_path bytea, _stamp text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   p bytea;
@@ -1725,7 +1741,7 @@ BEGIN
   RETURN 'ok';
 END$$;
 
-CREATE FUNCTION leasefs.set_directory(_path bytea, _ttl bigint, _width bigint, _delay bigint, _sequence bigint, _meta bytea, _stamp text)
+CREATE OR REPLACE FUNCTION leasefs.set_directory(_path bytea, _ttl bigint, _width bigint, _delay bigint, _sequence bigint, _meta bytea, _stamp text)
 RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM leasefs.take(_path || '/'::bytea);
@@ -1745,7 +1761,7 @@ END$$;
 
 -- The heartbeat of a mount, which counts as alive for _ttl.  Also deletes what others left, from page _page of the tickets'
 -- table on.  → the next page, the server's clock, and whether a synchronous standby has all confirmed commits
-CREATE FUNCTION leasefs.greet(_mount text, _identity text, _host text, _ttl bigint, _page bigint,
+CREATE OR REPLACE FUNCTION leasefs.greet(_mount text, _identity text, _host text, _ttl bigint, _page bigint,
   OUT page bigint, OUT clock bigint, OUT replicated boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1776,7 +1792,7 @@ BEGIN
 END$$;
 
 -- The sessions whose transactions keep the advisory lock of a name, for the log.
-CREATE FUNCTION leasefs.blockers(_path bytea, OUT who text, OUT name text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION leasefs.blockers(_path bytea, OUT who text, OUT name text) RETURNS SETOF record
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
 $$SELECT format('PID %s, role %s, application %s, %s, its transaction began at %s', a.pid, a.usename, quote_literal(a.application_name), a.state, a.xact_start),
     encode(_path, 'escape')
@@ -1793,7 +1809,7 @@ $$SELECT format('PID %s, role %s, application %s, %s, its transaction began at %
 -- finds again what the first one recovered.  A path whose tickets another transaction may be changing is returned with
 -- `busy` and without an id: call again with _again.  That call fails with 55P03 if it changes nothing and there are such
 -- paths.  Ignore a row with neither.  After _max rows the call begins no further path.
-CREATE FUNCTION leasefs.recover(_identity text, _mount text, _after_path bytea, _again boolean, _max integer,
+CREATE OR REPLACE FUNCTION leasefs.recover(_identity text, _mount text, _after_path bytea, _again boolean, _max integer,
   OUT path bytea, OUT busy boolean, OUT id text, OUT number bigint, OUT remaining bigint, OUT age bigint, OUT ttl bigint,
   OUT mode smallint, OUT meta bytea, OUT name bytea, OUT held boolean, OUT content bytea, OUT kind smallint,
   OUT segments text) RETURNS SETOF record
@@ -1857,12 +1873,12 @@ END$$;
 
 -- --- functions for SQL clients ---
 
-CREATE FUNCTION leasefs.is_name(_name text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.is_name(_name text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$SELECT _name !~ '(^|/)\.{0,2}(/|$)' AND NOT EXISTS (SELECT FROM pg_catalog.string_to_table(_name, '/') AS c WHERE pg_catalog.octet_length(c) > 255)$$;
 
 -- In an open transaction these would stop every mount that wants the lock.  So they are refused in a transaction that can
 -- be recognised: it has written before, or began long before this statement.
-CREATE FUNCTION leasefs.check_call(_name text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.check_call(_name text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF pg_current_xact_id_if_assigned() IS NOT NULL OR statement_timestamp() - transaction_timestamp() > interval '100 ms' THEN
     RAISE EXCEPTION 'leasefs: call this outside a transaction block, so that it is committed at once'
@@ -1874,13 +1890,13 @@ BEGIN
   END IF;
 END$$;
 
-CREATE FUNCTION leasefs.leaf_of(_name text) RETURNS bytea LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.leaf_of(_name text) RETURNS bytea LANGUAGE sql IMMUTABLE AS
 $$SELECT pg_catalog.convert_to(pg_catalog.regexp_replace(_name, '.*/', ''), 'UTF8')$$;
 
-CREATE FUNCTION leasefs.parent_of(_name text) RETURNS bytea LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION leasefs.parent_of(_name text) RETURNS bytea LANGUAGE sql IMMUTABLE AS
 $$SELECT pg_catalog.convert_to(pg_catalog.regexp_replace(_name, '/?[^/]*$', ''), 'UTF8')$$;
 
-CREATE FUNCTION leasefs.terms(_token text, _ttl interval) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION leasefs.terms(_token text, _ttl interval) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   ms bigint := extract(epoch FROM _ttl) * 1000;
 BEGIN
@@ -1896,7 +1912,7 @@ END$$;
 
 -- Takes a lock until the term is over, or it is unlocked.  → its fencing token; NULL: another holds it.  With the token of
 -- the present holder the term begins again.
-CREATE FUNCTION leasefs.try_lock(name text, token text, ttl interval) RETURNS bigint
+CREATE OR REPLACE FUNCTION leasefs.try_lock(name text, token text, ttl interval) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
   a leasefs.answer;
@@ -1922,7 +1938,7 @@ BEGIN
 END$$;
 
 -- → does that token still hold the lock?
-CREATE FUNCTION leasefs.renew_lock(name text, token text, ttl interval) RETURNS boolean
+CREATE OR REPLACE FUNCTION leasefs.renew_lock(name text, token text, ttl interval) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
   ms bigint := leasefs.terms(token, ttl);
@@ -1932,12 +1948,21 @@ BEGIN
 END$$;
 
 -- → did that token hold the lock?
-CREATE FUNCTION leasefs.unlock(name text, token text) RETURNS boolean
+CREATE OR REPLACE FUNCTION leasefs.unlock(name text, token text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 BEGIN
   PERFORM leasefs.check_call(name);
   RETURN leasefs.release(convert_to(name, 'UTF8'), 'sql:' || token, 'sql', NULL, NULL, NULL) = 'gone';
 END$$;
 
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA leasefs FROM PUBLIC;
-REVOKE ALL ON ALL TABLES IN SCHEMA leasefs FROM PUBLIC;
+-- Roles that could lock may call the functions that an upgrade has added.
+DO $$
+DECLARE
+  roles text := (
+    SELECT string_agg(CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END, ', ')
+    FROM pg_proc p, aclexplode(p.proacl) a WHERE p.oid = to_regproc('leasefs.acquire') AND a.grantee <> p.proowner);
+BEGIN
+  REVOKE ALL ON ALL FUNCTIONS IN SCHEMA leasefs FROM PUBLIC;
+  REVOKE ALL ON ALL TABLES IN SCHEMA leasefs FROM PUBLIC;
+  IF roles IS NOT NULL THEN EXECUTE 'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA leasefs TO ' || roles; END IF;
+END$$;

@@ -11,7 +11,7 @@ postgresql_start -c fsync=off
 it "the schema is printed, and made by psql"
 "$LEASEFS" --print-schema=postgresql >"$TEST_DIR/schema.sql"
 expect psql -Xq1 -v ON_ERROR_STOP=1 -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres -f "$TEST_DIR/schema.sql" postgres
-expect_is "$(sql 'SELECT leasefs.format_version()')" 1
+expect_is "$(sql 'SELECT leasefs.format_version()')" 2
 expect_re "$("$LEASEFS" --print-schema=oracle 2>&1)" 'write --print-schema=postgresql'
 expect_is "$("$LEASEFS" --print-schema=postgresql:mine | grep -c 'leasefs\.')" 0
 

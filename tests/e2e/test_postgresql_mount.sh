@@ -37,7 +37,7 @@ refused 'database "none" does not exist' '' "$(uri postgres none)"
 refused 'role "nobody_here" does not exist' '' "$(uri nobody_here)"
 
 it "a role that may not make the schema is told what its administrator must run"
-refused 'may not make one: run as the database.s owner: leasefs --print-schema=postgresql | psql -1 postgres, then GRANT USAGE' '' "$(uri app)"
+refused 'may not make one: run as the database.s owner: leasefs --print-schema=postgresql:leasefs | psql -1 postgres, then GRANT USAGE' '' "$(uri app)"
 "$LEASEFS" --print-schema=postgresql | psql -Xq1 -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres postgres
 refused 'may not use the schema leasefs: run as its owner: GRANT USAGE ON SCHEMA leasefs TO "app"' '' "$(uri app)"
 sql 'GRANT USAGE ON SCHEMA leasefs TO app' 'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA leasefs TO app' >/dev/null
@@ -50,7 +50,28 @@ it "a schema of somebody else, and one of a newer leasefs, are refused"
 sql 'CREATE SCHEMA theirs' 'CREATE SCHEMA newer' \
     'CREATE FUNCTION newer.format_version() RETURNS integer LANGUAGE sql AS $$SELECT 99$$' >/dev/null
 refused 'the schema theirs of the database postgres is not of leasefs: choose another with \?schema=NAME' '' "$(uri postgres postgres '?schema=theirs')"
-refused 'the schema newer has format 99, this leasefs knows format 1' '' "$(uri postgres postgres '?schema=newer')"
+refused 'the schema newer has format 99, this leasefs knows format 2' '' "$(uri postgres postgres '?schema=newer')"
+
+it "a schema of an older leasefs is upgraded beside its mounts and keeps locks and rights; a role that may not do so is told how"
+mount_backend "$(uri app)" ttl=10
+older=$MNT
+expect touch "$older/kept"
+sql 'UPDATE leasefs.format SET version = 1' 'DROP FUNCTION leasefs.recover' 'DROP FUNCTION leasefs.heard' \
+    'CREATE FUNCTION leasefs.recover(text, text, bytea, bigint, integer) RETURNS text LANGUAGE sql AS $$SELECT 1$$' >/dev/null
+refused 'the schema leasefs is of an older leasefs, and the role app may not upgrade it: run as the schema.s owner: leasefs --print-schema=postgresql:leasefs | psql -1 postgres' '' "$(uri app)"
+mount_backend "$(uri postgres)" ttl=10
+expect_is "$(sql 'SELECT leasefs.format_version()')" 2
+expect_is "$(sql "SELECT pronargs FROM pg_proc WHERE proname = 'recover' AND proargnames[4] = '_again'")" 5
+expect_is "$(sql "SELECT count(*) FROM pg_proc WHERE proname = 'recover'")" 1
+expect test -e "$MNT/kept"
+expect touch "$older/later"
+expect rm "$older/kept" "$older/later"
+expect unmount "$MNT"
+expect unmount "$older"
+mount_backend "$(uri app)" ttl=10
+expect touch "$MNT/x"
+expect rm "$MNT/x"
+expect unmount "$MNT"
 
 it "the first mount makes the schema if it may, under the name that it is given"
 mount_backend "$(uri postgres other '?schema=mine')" ttl=10
