@@ -52,6 +52,7 @@ static const struct {
     [PQ_SET_DIRECTORY] = {"SELECT %s.set_directory(", 6, true, ")"},
     [PQ_ENTER] = {"SELECT * FROM %s.enter_epoch(", 10, false, ")"},
     [PQ_GREET] = {"SELECT * FROM %s.greet(", 5, false, ")"},
+    [PQ_SWEEP] = {"SELECT * FROM %s.sweep(", 1, false, ")"},
     [PQ_RECOVER] = {"SELECT * FROM %s.recover(", 5, false, ")"},
     [PQ_BLOCKERS] = {"SELECT * FROM %s.blockers(", 1, false, ")"},
 };

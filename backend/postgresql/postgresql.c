@@ -10,9 +10,8 @@
 
 #define MOUNT_PULSE 10.0      /* s between heartbeats of the mount */
 #define MOUNT_TERM 35000      /* ms for which a heartbeat proves that the mount is alive */
+#define MOUNT_SWEEP 0.05      /* s between sweeps that delete rows */
 #define MOUNT_CLOCK_STEP 1000 /* ms: a larger step of the server's clock between two heartbeats is a warning */
-
-/* --- the mount's heartbeat --- */
 
 /* A step of the server's clock moves the deadlines of all locks. */
 static void postgresql_check_clock(struct postgresql *p, int64_t server, clock_ms sent)
@@ -30,12 +29,40 @@ static void postgresql_check_clock(struct postgresql *p, int64_t server, clock_m
     p->clock_ahead = ahead;
 }
 
+/* --- rows of free locks --- */
+
+static void postgresql_on_swept(void *arg, const struct pq_answer *answer)
+{
+    struct postgresql *p = arg;
+    if (answer->outcome == REMOTE_ANSWERED && PQntuples(answer->rows) == 1) {
+        p->page = g_ascii_strtoll(pq_text(answer->rows, 0, "page"), NULL, 10);
+        if (pq_number(answer->rows, 0, "deleted") > 0) {
+            ev_timer_set(&p->sweeping, MOUNT_SWEEP, 0);
+            ev_timer_start(p->remote.loop, &p->sweeping);
+        }
+    }
+}
+
+static void postgresql_on_sweep(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct postgresql *p = timer->data;
+    struct pq_parameters f = {.count = 0};
+    (void)loop, (void)events;
+    pq_add_number(&f, p->page);
+    postgresql_send(p, PQ_SWEEP, &f, 0, postgresql_on_swept, p);
+}
+
+/* --- the mount's heartbeat --- */
+
 static void postgresql_on_greeted(void *arg, const struct pq_answer *answer)
 {
     struct postgresql *p = arg;
     if (answer->outcome == REMOTE_ANSWERED && PQntuples(answer->rows) == 1) {
         p->page = g_ascii_strtoll(pq_text(answer->rows, 0, "page"), NULL, 10);
         p->remote.backend.safety = *pq_text(answer->rows, 0, "replicated") == 't' ? BACKEND_REPLICATED : BACKEND_SINGLE;
+        if (p->page != 0 && !ev_is_active(&p->sweeping)) {
+            postgresql_on_sweep(p->remote.loop, &p->sweeping, 0);
+        }
         postgresql_check_clock(p, g_ascii_strtoll(pq_text(answer->rows, 0, "clock"), NULL, 10), answer->sent);
     }
 }
@@ -134,7 +161,8 @@ static void postgresql_start(struct remote *r)
 {
     struct postgresql *p = (struct postgresql *)r;
     ev_timer_init(&p->pulse, postgresql_on_pulse, MOUNT_PULSE, MOUNT_PULSE);
-    p->pulse.data = p;
+    ev_timer_init(&p->sweeping, postgresql_on_sweep, MOUNT_SWEEP, 0);
+    p->pulse.data = p->sweeping.data = p;
     ev_timer_start(r->loop, &p->pulse);
     pq_link_start(p->link, r->loop, &link_events, p);
 }
@@ -148,6 +176,7 @@ static void postgresql_free(struct remote *r, bool holds)
     if (r->loop) {
         ev_clear_pending(r->loop, &p->gathering);
         ev_timer_stop(r->loop, &p->pulse);
+        ev_timer_stop(r->loop, &p->sweeping);
     }
     pq_link_free(p->link);
     for (guint i = 0; i < p->renewals->len; i++) {

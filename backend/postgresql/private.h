@@ -101,6 +101,7 @@ enum pq_function {
     PQ_SET_DIRECTORY,
     PQ_ENTER,
     PQ_GREET,
+    PQ_SWEEP,
     PQ_RECOVER,
     PQ_BLOCKERS,
     PQ_FUNCTIONS
@@ -208,7 +209,7 @@ struct postgresql {
     char mount[POSTGRESQL_MOUNT_SIZE]; /* the mount's channel is leasefs_ and this */
     char *identity, *host, *address;
     bool was_up;
-    ev_timer pulse;
+    ev_timer pulse, sweeping;
     int64_t page;        /* the page of the tickets' table to sweep next */
     int64_t clock_ahead; /* ms: the server's clock less ours, in its last report; 0: none yet */
     GPtrArray *gathered; /* struct remote_request: renewals of this turn of the loop; or NULL */

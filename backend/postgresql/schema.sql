@@ -1759,36 +1759,47 @@ END$$;
 
 -- --- mounts ---
 
--- The heartbeat of a mount, which counts as alive for _ttl.  Also deletes what others left, from page _page of the tickets'
--- table on.  → the next page, the server's clock, and whether a synchronous standby has all confirmed commits
+-- Deletes the rows of locks that have been free for a minute, and ends what others left, in a part of the tickets' table that
+-- begins with page _page.  → the first page of the next part, and the number of deleted rows
+CREATE OR REPLACE FUNCTION leasefs.sweep(_page bigint, OUT page bigint, OUT deleted integer)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  PAGES CONSTANT bigint := 32;
+  t leasefs.ticket;
+  old bigint := leasefs.ms() - 60000;
+  size bigint := pg_relation_size('leasefs.ticket') / current_setting('block_size')::bigint;
+BEGIN
+  page := _page;
+  deleted := 0;
+  IF leasefs.is_closed() THEN RETURN; END IF;
+  FOR t IN SELECT v.* FROM leasefs.ticket v
+           WHERE v.ctid >= format('(%s,0)', _page)::tid AND v.ctid < format('(%s,0)', _page + PAGES)::tid AND
+             v.slot = 0 AND v.freed < old AND (v.id IS NULL OR v.deadline < old) LOOP
+    IF leasefs.try_take(t.path) THEN
+      PERFORM leasefs.expire(t.path);
+      PERFORM leasefs.grant(t.path);
+      IF EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = t.path AND v.slot = 0 AND v.id IS NULL AND v.others = 0 AND
+           v.refused < leasefs.ms() AND v.freed < old) THEN
+        PERFORM leasefs.forget(t.path);
+        deleted := deleted + 1;
+      END IF;
+    END IF;
+  END LOOP;
+  page := CASE WHEN _page + PAGES >= size THEN 0 ELSE _page + PAGES END;
+END$$;
+
+-- The heartbeat of a mount, which counts as alive for _ttl, and a sweep.
+-- → the next page, the server's clock, and whether a synchronous standby has all confirmed commits
 CREATE OR REPLACE FUNCTION leasefs.greet(_mount text, _identity text, _host text, _ttl bigint, _page bigint,
   OUT page bigint, OUT clock bigint, OUT replicated boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  PAGES CONSTANT bigint := 64;
-  t leasefs.ticket;
-  size bigint := pg_relation_size('leasefs.ticket') / current_setting('block_size')::bigint;
 BEGIN
   clock := leasefs.ms();
   INSERT INTO leasefs.mount VALUES (_mount, _identity, _host, clock + _ttl)
   ON CONFLICT (channel) DO UPDATE SET deadline = clock + _ttl;
   DELETE FROM leasefs.mount m WHERE m.deadline < clock - 3600000;
   replicated := current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') IN ('on', 'remote_apply');
-  page := _page;
-  IF leasefs.is_closed() THEN RETURN; END IF;
-  FOR t IN SELECT v.* FROM leasefs.ticket v
-           WHERE v.ctid >= format('(%s,0)', _page)::tid AND v.ctid < format('(%s,0)', _page + PAGES)::tid AND
-             v.slot = 0 AND v.freed < clock - 60000 AND (v.id IS NULL OR v.deadline < clock - 60000) LOOP
-    IF leasefs.try_take(t.path) THEN
-      PERFORM leasefs.expire(t.path);
-      PERFORM leasefs.grant(t.path);
-      IF EXISTS (SELECT FROM leasefs.ticket v WHERE v.path = t.path AND v.slot = 0 AND v.id IS NULL AND v.others = 0 AND
-           v.refused < clock AND v.freed < clock - 60000) THEN
-        PERFORM leasefs.forget(t.path);
-      END IF;
-    END IF;
-  END LOOP;
-  page := CASE WHEN _page + PAGES >= size THEN 0 ELSE _page + PAGES END;
+  page := (leasefs.sweep(_page)).page;
 END$$;
 
 -- The sessions whose transactions keep the advisory lock of a name, for the log.

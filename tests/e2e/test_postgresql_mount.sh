@@ -56,7 +56,7 @@ it "a schema of an older leasefs is upgraded beside its mounts and keeps locks a
 mount_backend "$(uri app)" ttl=10
 older=$MNT
 expect touch "$older/kept"
-sql 'UPDATE leasefs.format SET version = 1' 'DROP FUNCTION leasefs.recover' 'DROP FUNCTION leasefs.heard' \
+sql 'UPDATE leasefs.format SET version = 1' 'DROP FUNCTION leasefs.recover' 'DROP FUNCTION leasefs.sweep' \
     'CREATE FUNCTION leasefs.recover(text, text, bytea, bigint, integer) RETURNS text LANGUAGE sql AS $$SELECT 1$$' >/dev/null
 refused 'the schema leasefs is of an older leasefs, and the role app may not upgrade it: run as the schema.s owner: leasefs --print-schema=postgresql:leasefs | psql -1 postgres' '' "$(uri app)"
 mount_backend "$(uri postgres)" ttl=10
@@ -71,6 +71,14 @@ expect unmount "$older"
 mount_backend "$(uri app)" ttl=10
 expect touch "$MNT/x"
 expect rm "$MNT/x"
+expect unmount "$MNT"
+
+it "the rows of locks that are free for a minute are deleted as quickly as others come"
+sql "INSERT INTO leasefs.ticket (path, slot, place, parent, leaf, freed)
+     SELECT convert_to('old' || n, 'UTF8'), 0, 0, '', convert_to('old' || n, 'UTF8'), 1 FROM generate_series(1, 20000) AS n" >/dev/null
+mount_backend "$(uri app)" ttl=10
+swept() { [ "$(sql 'SELECT count(*) FROM leasefs.ticket')" -lt 10 ]; }
+expect eventually 40 swept
 expect unmount "$MNT"
 
 it "the first mount makes the schema if it may, under the name that it is given"
