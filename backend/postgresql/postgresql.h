@@ -18,7 +18,7 @@ struct backend;
 
 #define POSTGRESQL_SCHEMA_DEFAULT "leasefs"
 #define POSTGRESQL_TIMEOUT_DEFAULT 5000 /* ms of a request */
-#define POSTGRESQL_FILES_MAX 8
+#define POSTGRESQL_FILES_MAX 10
 #define POSTGRESQL_PORTS_MAX 16
 
 struct postgresql_options {
@@ -34,7 +34,7 @@ struct postgresql_options {
     uint32_t seed;
 };
 
-/* The files and ports that libpq may need when it reconnects, by the URI and the environment. */
+/* The files and ports that libpq may need when it reconnects, by the URI, its service and the environment. */
 struct postgresql_needs {
     char *files[POSTGRESQL_FILES_MAX]; /* g_malloc'ed; those that exist */
     size_t file_count;

@@ -199,10 +199,10 @@ static void uri_need_file(struct postgresql_needs *needs, char *path)
     }
 }
 
-/* From the URI, and else from the environment. */
+/* From the URI, else from its service or the environment. */
 void postgresql_find_needs(const char *uri, struct postgresql_needs *ret)
 {
-    static const char *const files[] = {"passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl"};
+    static const char *const files[] = {"passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir"};
     const char *home = g_get_home_dir();
     struct pq_target target;
     char error[256];
@@ -210,10 +210,19 @@ void postgresql_find_needs(const char *uri, struct postgresql_needs *ret)
     if (pq_target_parse(uri, NULL, NULL, POSTGRESQL_TIMEOUT_DEFAULT, &target, error, sizeof error) < 0) {
         return;
     }
+    if (uri_find(&target, "service")) {
+        g_setenv("PGSERVICE", uri_find(&target, "service"), TRUE); /* so that the defaults have its values */
+    }
+    PQconninfoOption *defaults = PQconndefaults();
     for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
         const char *path = uri_find(&target, files[i]);
-        uri_need_file(ret, path ? g_strdup(path) : NULL);
+        for (const PQconninfoOption *o = defaults; !path && o && o->keyword; o++) {
+            path = strcmp(o->keyword, files[i]) == 0 ? o->val : NULL;
+        }
+        uri_need_file(ret, g_strdup(path));
     }
+    PQconninfoFree(defaults);
+    uri_need_file(ret, g_strdup(g_getenv("PGSERVICEFILE")));
     uri_need_file(ret, g_build_filename(home, ".pgpass", NULL));
     uri_need_file(ret, g_build_filename(home, ".postgresql", NULL));
     uri_need_file(ret, g_build_filename(home, ".pg_service.conf", NULL));

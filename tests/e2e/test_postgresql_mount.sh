@@ -103,6 +103,39 @@ expect eventually 20 logged "$LOG" 'connected again'
 expect rm "$MNT/x"
 expect unmount "$MNT"
 
+it "a service file, a password file and TLS work as in psql, when a mount connects again, too"
+mkdir "$TEST_DIR/home"
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
+    -keyout "$TEST_DIR/key" -out "$TEST_DIR/home/root.crt" 2>/dev/null
+"${postgresql_user[@]}" cp "$TEST_DIR/home/root.crt" "$POSTGRESQL_DATA/server.crt"
+(umask 077 && cat "$TEST_DIR/key") | "${postgresql_user[@]}" sh -c "umask 077; cat >'$POSTGRESQL_DATA/server.key'"
+sed -i '1i hostssl all app 127.0.0.1/32 scram-sha-256\nhostnossl all app 127.0.0.1/32 reject' "$POSTGRESQL_DATA/pg_hba.conf"
+sql 'ALTER SYSTEM SET ssl = on' 'SELECT pg_reload_conf()' >/dev/null
+printf '[locks]\nhost=127.0.0.1\nport=%s\ndbname=postgres\nuser=app\nsslmode=verify-full\nsslrootcert=%s\n' \
+    "$POSTGRESQL_PORT" "$TEST_DIR/home/root.crt" >"$TEST_DIR/home/services"
+(umask 077 && echo "127.0.0.1:$POSTGRESQL_PORT:postgres:app:secret" >"$TEST_DIR/home/.pgpass")
+export PGSERVICEFILE=$TEST_DIR/home/services
+refused 'the server requires a password: put USER:PASSWORD in a file' '' 'postgresql://?service=locks'
+home=$HOME
+export HOME=$TEST_DIR/home
+refused 'root certificate file "/none" does not exist' '' 'postgresql://?service=locks&sslrootcert=/none'
+refused 'pg_hba.conf rejects connection' '' 'postgresql://?service=locks&sslmode=disable'
+refused 'definition of service "none" not found' '' 'postgresql://?service=none'
+mount_backend 'postgresql://?service=locks' ttl=10
+encrypted() { [ "$(sql "SELECT bool_and(s.ssl) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) WHERE a.usename = 'app'")" = t ]; }
+expect encrypted
+expect touch "$MNT/x"
+sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'leasefs'" >/dev/null
+expect eventually 20 logged "$LOG" 'connected again'
+expect encrypted
+expect rm "$MNT/x"
+expect unmount "$MNT"
+export HOME=$home
+unset PGSERVICEFILE
+sql 'ALTER SYSTEM SET ssl = off' 'SELECT pg_reload_conf()' >/dev/null
+sed -i 1,2d "$POSTGRESQL_DATA/pg_hba.conf"
+sql 'SELECT pg_reload_conf()' >/dev/null
+
 it "weak settings of the server are warnings in the log and the status"
 mount_backend "$POSTGRESQL_URI" ttl=10
 expect logged "$LOG" 'fsync is off'
