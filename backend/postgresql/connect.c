@@ -45,7 +45,7 @@ char *postgresql_schema(const char *name)
 
 /* --- errors --- */
 
-static char *connect_line(const char *message)
+char *pq_error_line(const char *message)
 {
     char *line = g_strdup(message && *message ? message : "the connection was closed");
     g_strdelimit(line, "\n\t", ' ');
@@ -74,7 +74,7 @@ static PGresult *connect_query(struct pq_connection *c, const char *text)
     PGresult *rows = PQexec(c->conn, text);
     ExecStatusType status = PQresultStatus(rows);
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) {
-        char *why = connect_line(PQresultErrorMessage(rows));
+        char *why = pq_error_line(PQresultErrorMessage(rows));
         PQclear(rows);
         connect_fail(c, why);
         return NULL;
@@ -116,7 +116,7 @@ static void connect_make_schema(const struct pq_target *target, struct pq_connec
                                 PQdb(c->conn), target->schema, PQuser(c->conn), target->schema, PQdb(c->conn),
                                 target->schema, PQuser(c->conn), target->schema, PQuser(c->conn)));
         } else if (PQresultStatus(rows) != PGRES_COMMAND_OK) {
-            char *why = connect_line(PQresultErrorMessage(rows));
+            char *why = pq_error_line(PQresultErrorMessage(rows));
             connect_fail(c, g_strdup_printf("cannot make the schema %s: %s", target->schema, why));
             g_free(why);
         }
@@ -158,7 +158,7 @@ static void connect_check_schema(const struct pq_target *target, struct pq_conne
             c, g_strdup_printf("the schema %s of the database %s is not of leasefs: choose another with ?schema=NAME",
                                target->schema, PQdb(c->conn)));
     } else {
-        connect_fail(c, connect_line(PQresultErrorMessage(rows)));
+        connect_fail(c, pq_error_line(PQresultErrorMessage(rows)));
     }
     PQclear(rows);
     g_free(text);
@@ -173,7 +173,7 @@ static void connect_use_shedlock(const struct pq_target *target, struct pq_conne
                                         "owner: SELECT %s.use_shedlock('%s')",
                                         target->shedlock, target->schema, target->schema, target->shedlock));
     } else if (PQresultStatus(rows) != PGRES_TUPLES_OK) {
-        char *why = connect_line(PQresultErrorField(rows, PG_DIAG_MESSAGE_PRIMARY));
+        char *why = pq_error_line(PQresultErrorField(rows, PG_DIAG_MESSAGE_PRIMARY));
         connect_fail(c, g_strdup_printf("shedlock=%s: %s", target->shedlock, why));
         g_free(why);
     }
@@ -246,7 +246,7 @@ void pq_connect(const struct pq_target *target, const char *mount, bool first, s
     ret->conn =
         PQconnectdbParams((const char *const *)target->keywords->pdata, (const char *const *)target->values->pdata, 0);
     if (PQstatus(ret->conn) != CONNECTION_OK) {
-        char *why = connect_line(ret->conn ? PQerrorMessage(ret->conn) : "out of memory");
+        char *why = pq_error_line(ret->conn ? PQerrorMessage(ret->conn) : "out of memory");
         bool password = ret->conn && PQconnectionNeedsPassword(ret->conn);
         if (strstr(why, "unsupported startup parameter")) { /* PgBouncer's, of options */
             g_free(why);

@@ -18,45 +18,6 @@
 #define LINK_BLOCKED 1000    /* ms of waiting for a name until the log says who blocks */
 #define LINK_LOG_EVERY 10000 /* ms between two lines about one kind of error */
 
-/* The calls, with %s for the schema; the parameters follow.  A `stamped` call has the epoch as one more parameter. */
-static const struct {
-    const char *before;
-    int parameters;
-    bool stamped;
-    const char *behind;
-} link_statements[PQ_FUNCTIONS] = {
-    [PQ_ACQUIRE] = {"SELECT * FROM %s.acquire(", 20, true, ")"},
-    [PQ_RELEASE] = {"SELECT %s.release(", 5, true, ")"},
-    [PQ_RELEASE_RANGE] = {"SELECT %s.release_range(", 5, true, ")"},
-    [PQ_RENEW] = {"SELECT %s.renew(", 7, true, ")"},
-    [PQ_RENEW_MANY] = {"SELECT unnest(%s.renew_many(", 4, true, "))"},
-    [PQ_RESTORE] = {"SELECT %s.restore(", 19, true, ")"},
-    [PQ_HEARTBEAT] = {"SELECT * FROM %s.beat(", 3, true, ")"},
-    [PQ_CONVERT] = {"SELECT %s.convert(", 12, true, ")"},
-    [PQ_SET] = {"SELECT %s.set(", 4, true, ")"},
-    [PQ_RENAME] = {"SELECT * FROM %s.rename(", 6, true, ")"},
-    [PQ_HOLDERS] =
-        {"SELECT result, path, unnest(CASE WHEN ids IS NULL THEN '{\"\"}' ELSE ids END) AS id FROM %s.holders(", 4,
-         false, ")"},
-    [PQ_REVOKE] = {"SELECT * FROM %s.revoke(", 8, true, ")"},
-    [PQ_REVOKE_TOKEN] = {"SELECT result, others, unnest(CASE WHEN ids IS NULL THEN '{\"\"}' ELSE ids END) AS id "
-                         "FROM %s.revoke_token(",
-                         9, true, ")"},
-    [PQ_HEARD] = {"SELECT %s.heard(", 2, false, ")"},
-    [PQ_STAT] = {"SELECT (a).*, d_ttl, d_width, d_delay, d_sequence, d_meta FROM %s.stat(", 3, false, ")"},
-    [PQ_LIST] = {"SELECT * FROM %s.list(", 3, false, ")"},
-    [PQ_TICKETS] = {"SELECT * FROM %s.tickets(", 3, false, ")"},
-    [PQ_WATCH] = {"SELECT %s.watch(", 4, true, ")"},
-    [PQ_MKDIR] = {"SELECT %s.mkdir(", 9, true, ")"},
-    [PQ_RMDIR] = {"SELECT %s.rmdir(", 1, true, ")"},
-    [PQ_SET_DIRECTORY] = {"SELECT %s.set_directory(", 6, true, ")"},
-    [PQ_ENTER] = {"SELECT * FROM %s.enter_epoch(", 10, false, ")"},
-    [PQ_GREET] = {"SELECT * FROM %s.greet(", 5, false, ")"},
-    [PQ_SWEEP] = {"SELECT * FROM %s.sweep(", 1, false, ")"},
-    [PQ_RECOVER] = {"SELECT * FROM %s.recover(", 5, false, ")"},
-    [PQ_BLOCKERS] = {"SELECT * FROM %s.blockers(", 1, false, ")"},
-};
-
 struct link_call {
     TAILQ_ENTRY(link_call) link;
     uint64_t id;
@@ -114,7 +75,7 @@ struct pq_link {
  * parameter of each function that takes a lock is its path. */
 static GBytes *link_call_path(const struct link_call *call)
 {
-    bool waits = link_statements[call->function].stamped && call->parameters.count > 0 && call->parameters.at[0].binary;
+    bool waits = pq_function_is_stamped(call->function) && call->parameters.count > 0 && call->parameters.at[0].binary;
     return waits ? g_bytes_new(call->parameters.bytes->data, (gsize)call->parameters.at[0].length) : NULL;
 }
 
@@ -187,18 +148,6 @@ static bool link_flush(struct pq_link *link)
     return left >= 0;
 }
 
-static char *link_statement(const struct pq_link *link, enum pq_function function)
-{
-    GString *text = g_string_new(NULL);
-    int count = link_statements[function].parameters + link_statements[function].stamped;
-    g_string_append_printf(text, link_statements[function].before, link->target.schema);
-    for (int i = 1; i <= count; i++) {
-        g_string_append_printf(text, "%s$%d", i > 1 ? ", " : "", i);
-    }
-    g_string_append(text, link_statements[function].behind);
-    return g_string_free(text, FALSE);
-}
-
 static bool link_send(struct pq_link *link, struct link_call *call)
 {
     const char *values[PQ_PARAMETERS_MAX + 1];
@@ -207,7 +156,7 @@ static bool link_send(struct pq_link *link, struct link_call *call)
     char name[16];
     g_snprintf(name, sizeof name, "leasefs%d", (int)call->function);
     if (!link->prepared[call->function]) {
-        char *text = link_statement(link, call->function);
+        char *text = pq_function_statement(call->function, link->target.schema);
         bool sent = PQsendPrepare(link->conn, name, text, 0, NULL);
         g_free(text);
         if (!sent) {
@@ -229,7 +178,7 @@ static bool link_send(struct pq_link *link, struct link_call *call)
         lengths[i] = MAX(p->at[i].length, 0);
         formats[i] = p->at[i].binary;
     }
-    if (link_statements[call->function].stamped) {
+    if (pq_function_is_stamped(call->function)) {
         values[count] = link->stamp;
         lengths[count] = formats[count] = 0;
         count++;
@@ -314,14 +263,6 @@ void pq_link_forget(struct pq_link *link, uint64_t id)
 
 /* --- errors of the server --- */
 
-static bool link_is_state(const char *state, const char *const *list)
-{
-    while (*list && !g_str_has_prefix(state, *list)) {
-        list++;
-    }
-    return *list;
-}
-
 static void link_on_blockers(void *arg, const struct pq_answer *answer)
 {
     (void)arg;
@@ -379,28 +320,22 @@ static void link_log_error(struct pq_link *link, const PGresult *rows)
 /* The transaction of a call was rolled back.  True: the call will be repeated. */
 static bool link_failed(struct pq_link *link, struct link_call *call)
 {
-    static const char *const again[] = {"40001", "40P01", "55P03", "57014", NULL};
-    static const char *const away[] = {"57P", "08", "25006", NULL};
-    static const char *const full[] = {"53", "54", NULL};
-    static const char *const damaged[] = {"22", "23", "XX001", "XX002", NULL};
-    const char *state = PQresultErrorField(call->rows, PG_DIAG_SQLSTATE);
-    state = state ? state : "";
-    bool another_epoch = strcmp(state, "LF001") == 0;
-    if (another_epoch && !link->entering) {
+    enum pq_failure failure = pq_failure_of(call->rows);
+    if (failure == PQ_EPOCH && !link->entering) {
         link->events->another_epoch(link->context);
     }
-    if (another_epoch || link_is_state(state, again) || link_is_state(state, away)) {
+    if (failure == PQ_EPOCH || failure == PQ_AGAIN || failure == PQ_BLOCKED) {
         call->not_before = clock_now() + LINK_AGAIN;
-        if (strcmp(state, "55P03") == 0) {
+        if (failure == PQ_BLOCKED) {
             link_on_blocked(link, call);
         }
         return true;
     }
     link_log_error(link, call->rows);
     link_tell(call, REMOTE_REFUSED,
-              link_is_state(state, full)      ? BACKEND_FULL
-              : link_is_state(state, damaged) ? BACKEND_DAMAGED
-                                              : BACKEND_UNREACHABLE,
+              failure == PQ_FULL      ? BACKEND_FULL
+              : failure == PQ_DAMAGED ? BACKEND_DAMAGED
+                                      : BACKEND_UNREACHABLE,
               NULL);
     return false;
 }
@@ -527,13 +462,6 @@ static void link_close(struct pq_link *link)
     memset(link->prepared, 0, sizeof link->prepared);
 }
 
-static char *link_one_line(const char *message)
-{
-    char *line = g_strdup(*message ? message : "the connection was closed");
-    g_strdelimit(line, "\n\t", ' ');
-    return g_strchomp(line);
-}
-
 static void link_connect_later(struct pq_link *link, double after)
 {
     if (!ev_is_active(&link->retry)) {
@@ -545,7 +473,7 @@ static void link_connect_later(struct pq_link *link, double after)
 static void link_down(struct pq_link *link, const char *why)
 {
     g_free(link->error);
-    link->error = link_one_line(why);
+    link->error = pq_error_line(why);
     link->counts.since = clock_now();
     link->entering = false;
     link_close(link);

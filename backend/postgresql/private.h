@@ -10,6 +10,7 @@
  * marker.c      the epoch of the server, for backend/remote/epoch.h
  * values.c      encodes the parameters of a call, and reads its answer
  * link.c        the connection on the loop: sends calls, repeats them, reports notifications
+ * function.c    the statement of each function, and what errors mean
  * attempt.c     connects in a thread
  * connect.c     makes a connection, and the schema
  * uri.c         parses the address
@@ -59,23 +60,13 @@ struct pq_connection {
 };
 
 void pq_connection_clear(struct pq_connection *connection);
+/* An error message of libpq as one line: a new string. */
+char *pq_error_line(const char *message);
 
 /* Connects and sets up the session; blocks.  If `first`, makes or upgrades the schema if the role may. */
 void pq_connect(const struct pq_target *target, const char *mount, bool first, struct pq_connection *ret);
 
-/* --- attempt.c --- */
-
-struct pq_attempt;
-
-/* Sends `wake` when it has ended, well or not.  NULL: there is no thread for it. */
-struct pq_attempt *pq_attempt_start(const struct pq_target *target, const char *mount, struct ev_loop *loop,
-                                    ev_async *wake);
-/* False: it has not ended yet.  True: it is freed; clear `ret`. */
-bool pq_attempt_end(struct pq_attempt *attempt, struct pq_connection *ret);
-/* It ends by itself, and sends nothing. */
-void pq_attempt_abandon(struct pq_attempt *attempt);
-
-/* --- link.c --- */
+/* --- function.c --- */
 
 enum pq_function {
     PQ_ACQUIRE,
@@ -106,6 +97,37 @@ enum pq_function {
     PQ_BLOCKERS,
     PQ_FUNCTIONS
 };
+
+/* Does its last parameter name the epoch?  Then it takes a lock, whose path is its first parameter. */
+bool pq_function_is_stamped(enum pq_function function);
+/* The statement that calls it: a new string. */
+char *pq_function_statement(enum pq_function function, const char *schema);
+
+enum pq_failure {
+    PQ_REFUSED,
+    PQ_AGAIN,   /* rolled back: repeat the call */
+    PQ_BLOCKED, /* the same, because another transaction keeps the name's lock */
+    PQ_EPOCH,   /* the same, because the call named another epoch */
+    PQ_FULL,
+    PQ_DAMAGED
+};
+
+/* Why the server rolled a call back. */
+enum pq_failure pq_failure_of(const PGresult *rows);
+
+/* --- attempt.c --- */
+
+struct pq_attempt;
+
+/* Sends `wake` when it has ended, well or not.  NULL: there is no thread for it. */
+struct pq_attempt *pq_attempt_start(const struct pq_target *target, const char *mount, struct ev_loop *loop,
+                                    ev_async *wake);
+/* False: it has not ended yet.  True: it is freed; clear `ret`. */
+bool pq_attempt_end(struct pq_attempt *attempt, struct pq_connection *ret);
+/* It ends by itself, and sends nothing. */
+void pq_attempt_abandon(struct pq_attempt *attempt);
+
+/* --- link.c --- */
 
 #define PQ_PARAMETERS_MAX 20
 
