@@ -108,10 +108,11 @@ says B 'close(f)' '*'
 
 it "in 1,000 attempts of two mounts and SQL nobody overlaps"
 cat >"$TEST_DIR/attempt.py" <<'END'
-import fcntl, os, subprocess, sys, time
+import os, sys, time
 mount, count, shared = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 overlaps = got = 0
 for _ in range(count):
+    time.sleep(0.001)  # so that each of them gets it
     try:
         fd = os.open(mount + "/race", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     except OSError:
@@ -127,13 +128,14 @@ for _ in range(count):
 print(overlaps, got)
 END
 cat >"$TEST_DIR/attempt_sql.py" <<'END'
-import os, psycopg2, sys
+import os, psycopg2, sys, time
 sockets, port, count, shared = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 conn = psycopg2.connect(host=sockets, port=port, user="postgres", dbname="postgres")
 conn.autocommit = True
 c = conn.cursor()
 overlaps = got = 0
 for _ in range(count):
+    time.sleep(0.001)
     c.execute("SELECT leasefs.try_lock('race', 'sql', '30 s')")
     if c.fetchone()[0] is None:
         continue
