@@ -202,6 +202,7 @@ struct zk_update {
     bool sequence;       /* a ticket of a directory's queue */
     bool against_will;   /* of a release: the holder did not ask for it */
     /* acquiring */
+    int64_t blocker_written;               /* the transaction that wrote the blocker as it was read; 0: not read */
     GPtrArray *before;                     /* leaves of the nodes before its own that may conflict, in order */
     uint32_t width;                        /* of the directory whose queue it is in */
     clock_ms delayed_since, delayed_until; /* the lock-delay that it was refused for */

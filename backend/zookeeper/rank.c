@@ -5,9 +5,10 @@
  * claim is granted, because a waiter could leave in that moment and let others in.  The user of a flock converts what
  * it holds after the grant, and does not rely on the claim.
  *
- * A waiting ticket watches the last node before it that conflicts, and reads the queue again when that changes.  A
- * ticket that must not wait is removed before its request is refused; the same step reads the holder, so that the
- * ticket blocks others only briefly.  If another client has removed a ticket's node, it starts again.
+ * A waiting ticket watches the last node before it that conflicts, and reads the queue again when that changes, also
+ * if it changed between its reading and the watch.  A ticket that must not wait is removed before its request is
+ * refused; the same step reads the holder, so that the ticket blocks others only briefly.  If another client has
+ * removed a ticket's node, it starts again.
  */
 #include <string.h>
 
@@ -119,7 +120,9 @@ static void rank_on_watched(struct zk_batch *batch)
     const struct remote_ticket *t = rank_ticket(batch);
     struct zk_node *node = node_find(batch->z, t->id);
     const struct zk_reply *watched = batch_reply(batch, 0);
-    bool freed = watched->rc == ZNONODE;
+    bool changed = change->blocker_written && watched->name && watched->rc == ZOK &&
+                   watched->stat.mzxid != change->blocker_written; /* between its reading and the watch */
+    bool freed = watched->rc == ZNONODE || changed;
     if (watched->rc == ZNOAUTH &&
         watched->name) { /* its client lets nobody read it, so the server does not report its end */
         rank_wait(batch, t, NULL);
@@ -428,6 +431,7 @@ static void rank_on_modes(struct zk_batch *batch)
         end = held && number > held->sequence && get->rc != ZNONODE && (excludes || held->mode == BACKEND_EXCLUSIVE);
         if (!end && get->rc != ZNONODE && (exclusive || excludes || data.upgrading)) {
             blocker = rank_blocker_leaf(batch, holders);
+            zk_update_of(batch)->blocker_written = get->stat.mzxid;
         }
         node_data_clear(&data);
     }
@@ -452,6 +456,7 @@ void rank_decide(struct zk_batch *batch, const struct zk_reply *list, const stru
     clock_ms until = t->lock->sequence ? 0 : node_delay(batch->z, get->data, &get->stat, list->children);
     GPtrArray *queue = node_queue(list->children);
     bool there = false;
+    change->blocker_written = 0;
     g_clear_pointer(&change->before, g_ptr_array_unref);
     change->before = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; i < queue->len && !there; i++) {
