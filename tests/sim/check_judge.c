@@ -24,7 +24,7 @@ struct world {
 };
 
 static const struct judge_options options = {
-    .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .remote = true, .out = NULL};
+    .ttl = TTL, .settle = 50 * JUDGE_MS, .prompt = 20 * JUDGE_MS, .margin = MARGIN, .remote = true, .out = NULL};
 
 static const struct judge_options disk_options = {
     .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .keeps = true, .recovers = true, .out = NULL};
@@ -1619,6 +1619,49 @@ static void bad_stuck_for_ever(struct world *w)
     (void)a;
 }
 
+/* The server forgot everything, and opens again once the longest term is over. */
+static uint64_t waits_at_a_server_that_forgot(struct world *w)
+{
+    passes(w, 2 * TTL);
+    trouble(w, JUDGE_FORGOT, JUDGE_ALL, true);
+    trouble(w, JUDGE_AWAY, JUDGE_ALL, true);
+    trouble(w, JUDGE_AWAY, JUDGE_ALL, false);
+    return begin(w, BY(OTHER, reads(w, OTHER), FLOCK));
+}
+
+static void good_wait_for_a_grace_period(struct world *w)
+{
+    uint64_t waits = waits_at_a_server_that_forgot(w);
+    passes(w, TTL + TTL / 100);
+    end(w, waits, 0);
+}
+
+static void bad_stuck_behind_a_grace_period(struct world *w)
+{
+    uint64_t waits = waits_at_a_server_that_forgot(w);
+    passes(w, TTL + TTL / 100 + MARGIN + JUDGE_SECOND);
+    end(w, waits, 0);
+}
+
+static void waits_for_a_release(struct world *w, int64_t time)
+{
+    uint64_t a = flocks(w, SHELL, 0, 0), waits = begin(w, BY(OTHER, reads(w, OTHER), FLOCK));
+    passes(w, JUDGE_SECOND);
+    does(w, BY(SHELL, a, FUNLOCK), 0);
+    passes(w, time);
+    end(w, waits, 0);
+}
+
+static void good_prompt(struct world *w)
+{
+    waits_for_a_release(w, 5 * JUDGE_MS);
+}
+
+static void bad_prompt(struct world *w)
+{
+    waits_for_a_release(w, 30 * JUDGE_MS); /* not stuck, but a heartbeat granted it */
+}
+
 static void bad_stuck_ticket(struct world *w)
 {
     does(w, ON(SHELL, "q", MKDIR), 0);
@@ -1924,6 +1967,24 @@ static void bad_unanswered(struct world *w)
     end(w, id, ENOENT);
 }
 
+static void unanswered(struct world *w, enum judge_trouble kind)
+{
+    trouble(w, kind, 0, true);
+    uint64_t id = begin(w, ON(SHELL, "L", STAT));
+    passes(w, 30 * JUDGE_SECOND);
+    end(w, id, EIO);
+}
+
+static void bad_unanswered_by_a_store_that_is_away(struct world *w)
+{
+    unanswered(w, JUDGE_AWAY);
+}
+
+static void good_unanswered_by_a_daemon_that_is_stopped(struct world *w)
+{
+    unanswered(w, JUDGE_STOPPED);
+}
+
 static void bad_interrupt(struct world *w)
 {
     flocks(w, SHELL, 0, 0);
@@ -1952,6 +2013,47 @@ static void bad_kept_cut(struct world *w)
     passes(w, 5 * TTL);
     trouble(w, JUDGE_AWAY, 1, true);
     passes(w, TTL / 3);
+    does(w, BY(REMOTE, mine, FSYNC), ESTALE);
+}
+
+/* --- a server that forgot ----------------------------------------------------------------- */
+
+static void good_restored_too_late(struct world *w)
+{
+    uint64_t mine = flocks(w, REMOTE, 0, 0);
+    passes(w, 5 * TTL);
+    trouble(w, JUDGE_AWAY, 1, true);
+    trouble(w, JUDGE_FORGOT, JUDGE_ALL, true);
+    passes(w, TTL + TTL / 100);
+    exclusive(w, SHELL, 0);
+    trouble(w, JUDGE_AWAY, 1, false);
+    does(w, BY(REMOTE, mine, FSYNC), ESTALE);
+}
+
+static void bad_granted_while_restored(struct world *w)
+{
+    flocks(w, REMOTE, 0, 0);
+    passes(w, 5 * TTL);
+    trouble(w, JUDGE_FORGOT, JUDGE_ALL, true);
+    exclusive(w, SHELL, 0);
+}
+
+static void bad_granted_while_away(struct world *w)
+{
+    flocks(w, REMOTE, 0, 0);
+    passes(w, 5 * TTL);
+    trouble(w, JUDGE_AWAY, 1, true);
+    trouble(w, JUDGE_FORGOT, JUDGE_ALL, true);
+    passes(w, TTL / 3); /* it was renewed two thirds of its term ago at most */
+    exclusive(w, SHELL, 0);
+}
+
+static void bad_not_restored(struct world *w)
+{
+    uint64_t mine = flocks(w, REMOTE, 0, 0);
+    passes(w, 5 * TTL);
+    trouble(w, JUDGE_FORGOT, JUDGE_ALL, true);
+    passes(w, TTL / 10);
     does(w, BY(REMOTE, mine, FSYNC), ESTALE);
 }
 
@@ -2154,6 +2256,14 @@ static const struct {
     {bad_stuck, JUDGE_STUCK},
     {bad_stuck_for_ever, JUDGE_STUCK},
     {bad_stuck_ticket, JUDGE_STUCK},
+    {good_wait_for_a_grace_period, JUDGE_RULES},
+    {bad_stuck_behind_a_grace_period, JUDGE_STUCK},
+    {good_prompt, JUDGE_RULES},
+    {bad_prompt, JUDGE_PROMPT},
+    {good_restored_too_late, JUDGE_RULES},
+    {bad_granted_while_restored, JUDGE_EXCLUSIVE},
+    {bad_granted_while_away, JUDGE_EXCLUSIVE},
+    {bad_not_restored, JUDGE_KEPT},
     {bad_release_right, JUDGE_RELEASE_RIGHT},
     {bad_release_root, JUDGE_RELEASE_RIGHT},
     {bad_release_remote, JUDGE_RELEASE_RIGHT},
@@ -2205,6 +2315,8 @@ static const struct {
     {bad_errno, JUDGE_ERRNO},
     {bad_errno_busy, JUDGE_ERRNO},
     {bad_unanswered, JUDGE_UNANSWERED},
+    {bad_unanswered_by_a_store_that_is_away, JUDGE_UNANSWERED},
+    {good_unanswered_by_a_daemon_that_is_stopped, JUDGE_RULES},
     {bad_interrupt, JUDGE_INTERRUPT},
     {bad_interrupt_late, JUDGE_INTERRUPT},
     {bad_kept, JUDGE_KEPT},

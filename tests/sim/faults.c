@@ -78,6 +78,7 @@ static const struct {
     [FAULT_SCRIPTS_KILLED] = {"script killed", 5, REDIS},
     [FAULT_SCRIPTS_FORGOTTEN] = {"SCRIPT FLUSH", 5, REDIS},
     [FAULT_REFUSED] = {"commands refused with MOVED", 4, REDIS},
+    [FAULT_TWO_RESTORE] = {"server that two believe to have granted a lock loses all", 5, REDIS},
     [FAULT_CLOCK_FORWARD] = {"server's clock stepped forward", 2, SERVER},
     [FAULT_CLOCK_BACK] = {"server's clock stepped back", 2, SERVER},
     [FAULT_KEY_DELETED] = {"key deleted by a stranger", 2, SERVER},
@@ -411,10 +412,10 @@ static void fault_of_server(const struct act *act, unsigned index)
         return;
     }
     fault_strikes((enum fault_kind)act->fault, index);
-    fault_moment(JUDGE_AWAY, JUDGE_ALL);
     if (forgets) {
         judge_trouble(faults.judge, world_now(), JUDGE_FORGOT, JUDGE_ALL, NULL, true);
     }
+    fault_moment(JUDGE_AWAY, JUDGE_ALL);
     switch (act->fault) {
     case FAULT_SERVER_RESTARTED:
         redis_model_restart(server, 0);
@@ -449,6 +450,34 @@ static void fault_of_server(const struct act *act, unsigned index)
     }
     }
     network_look_at_server();
+}
+
+static void fault_server_loses_all(void *arg)
+{
+    (void)arg;
+    if (!redis_model_is(network_server(), REDIS_MODEL_DOWN)) {
+        judge_trouble(faults.judge, world_now(), JUDGE_FORGOT, JUDGE_ALL, NULL, true);
+        fault_moment(JUDGE_AWAY, JUDGE_ALL);
+        redis_model_restart(network_server(), REDIS_MODEL_NOTHING);
+        network_look_at_server();
+    }
+}
+
+/* The server's clock ends what a mount has that is cut off, and still believes in it; others are granted it; then the
+ * server loses all, and both restore it: the first or the second of them first. */
+static void fault_of_two_holders(const struct act *act, struct mount *mount)
+{
+    struct act cut = *act;
+    int64_t until = faults.ttl / 3 * WORLD_MS;
+    fault_strikes(FAULT_TWO_RESTORE, mount_host(mount)->index);
+    cut.fault = FAULT_CUT_OFF;
+    cut.duration = until + world_between(-100, 300) * WORLD_MS;
+    fault_cut(mount, true);
+    fault_lasts(&cut, mount, mount_host(mount)->index, REDIS_MODEL_DOWN);
+    redis_model_step(network_server(), faults.ttl * 1100);
+    judge_trouble(faults.judge, world_now(), JUDGE_CLOCK, JUDGE_ALL, NULL, true);
+    network_look_at_server();
+    world_after(until, fault_server_loses_all, NULL);
 }
 
 static void fault_of_network(const struct act *act, struct mount *mount)
@@ -910,6 +939,9 @@ void fault_act(const struct act *act)
     case FAULT_CUT_OFF:
     case FAULT_ALL_CUT_OFF:
         fault_of_network(act, mount);
+        break;
+    case FAULT_TWO_RESTORE:
+        fault_of_two_holders(act, mount);
         break;
     case FAULT_SERVER_PAUSED:
         fault_state(act, mount, REDIS_MODEL_PAUSED);

@@ -19,6 +19,7 @@ static const char *const rule_names[JUDGE_RULES] = {
     [JUDGE_NUMBER] = "number",
     [JUDGE_ORDER] = "order",
     [JUDGE_STUCK] = "stuck",
+    [JUDGE_PROMPT] = "prompt",
     [JUDGE_RELEASE_RIGHT] = "release-right",
     [JUDGE_OWNER_REFUSED] = "owner-refused",
     [JUDGE_RENAME_RIGHT] = "rename-right",
@@ -117,12 +118,13 @@ struct judge *judge_new(const struct judge_options *options)
     judge->options = *options;
     judge->first = JUDGE_RULES;
     judge->forgot = -1;
+    judge->longest = options->ttl;
     judge->given_up = INT64_MIN / 2;
     for (int i = 0; i < JUDGE_MOUNTS; i++) {
         for (int k = 0; k < JUDGE_TROUBLES; k++) {
             judge->mounts[i].since[k] = JUDGE_NEVER;
         }
-        judge->mounts[i].calm = INT64_MIN / 2;
+        judge->mounts[i].calm = judge->mounts[i].ran = INT64_MIN / 2;
         judge->mounts[i].full = -1;
     }
     judge->processes = g_hash_table_new_full(NULL, NULL, NULL, judge_free_process);

@@ -46,6 +46,8 @@ struct judge_options {
     int64_t ttl;      /* of the mounts */
     int64_t settle;   /* in a world without faults, time for a message, for the end of a process to be noticed, for an
                          event to reach a waiter, and for requests that the kernel does not wait for */
+    int64_t prompt;   /* in a world without faults, a waiter gets its lock this long after the call that freed it was
+                         answered; less than the interval of heartbeats; 0: not judged */
     int64_t margin;   /* a lock without a reason ends at most one TTL and this later */
     bool remote;      /* the store is a server, and a mount can be cut off from it */
     bool moves;       /* another server, with a clock of its own, can take over from one that fails */
@@ -74,8 +76,9 @@ enum judge_rule {
     JUDGE_TOKEN_CHECK,  /* user.lease.check or release took a wrong token, or refused the right one */
     JUDGE_NUMBER,       /* a sequence file's number did not grow */
     /* order */
-    JUDGE_ORDER, /* granted before an earlier claim that still waits */
-    JUDGE_STUCK, /* waits although the lock is free for it */
+    JUDGE_ORDER,  /* granted before an earlier claim that still waits */
+    JUDGE_STUCK,  /* waits although the lock is free for it, and all faults have been over for the longest term */
+    JUDGE_PROMPT, /* granted later than the messages of the release and the grant take */
     /* rights */
     JUDGE_RELEASE_RIGHT, /* unlink or release by a process without the right */
     JUDGE_OWNER_REFUSED, /* the owner or its descendant got EPERM */
@@ -94,7 +97,7 @@ enum judge_rule {
     JUDGE_FIRST_TIME, /* a write-open in the first second of another's lease was not refused */
     JUDGE_DEADLOCK,   /* EDEADLK without a cycle, or a cycle within one mount without EDEADLK */
     JUDGE_ERRNO,      /* an error that this call must not have, by the table */
-    JUDGE_UNANSWERED, /* no answer to a call that need not wait */
+    JUDGE_UNANSWERED, /* no answer to a call that need not wait, while its daemon runs */
     JUDGE_INTERRUPT,  /* EINTR without a signal, or no answer after one */
     /* loss */
     JUDGE_KEPT,   /* lost without a reason */

@@ -203,7 +203,7 @@ static GByteArray *call_first_content(const struct judge *judge, const struct ca
             !judge_hold_possible(judge, other, call->call.when)) {
             continue;
         }
-        known = known && !has && other->content && !other->writing && judge_hold_certain(judge, other, call->call.when);
+        known = known && !has && other->content && !other->writing && judge_hold_shown(judge, other, call->call.when);
         has = true;
         if (known) {
             g_byte_array_append(content, other->content->data, other->content->len);
@@ -287,7 +287,7 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
     case JUDGE_TIMES:
     case JUDGE_CLOSE:
         own = call_renews(judge, call);
-        if (own && judge_hold_certain(judge, own, call->call.when)) {
+        if (own && judge_hold_shown(judge, own, call->call.when)) {
             hold->ended = answer->when;
             call_decides(judge, call);
             return;
@@ -392,7 +392,7 @@ static void call_check_right(struct judge *judge, const struct call *call, const
         }
         right = right || judge_hold_may_end(judge, hold, call->process, call->call.mount) ||
                 hold->claim.kind == KIND_TICKET;
-        certain = certain || judge_hold_certain(judge, hold, call->call.when);
+        certain = certain || judge_hold_shown(judge, hold, call->call.when);
     }
     if (judge_rule(judge, rule, certain && !right && !name->foreign && !judge_call_is_late(judge, call, name))) {
         judge_break(judge, rule, name, "process %u did what only its holder may", call->process->id);
@@ -437,7 +437,7 @@ static void call_check_token(struct judge *judge, const struct call *call, bool 
         const struct hold *hold = call->name->holds->pdata[i];
         bool own = hold->token == token;
         possible = possible || (hold->token ? own && hold->may_begin <= judge->now : true);
-        certain = certain || (own && token && judge_hold_certain(judge, hold, call->call.when));
+        certain = certain || (own && token && judge_hold_shown(judge, hold, call->call.when));
     }
     for (guint i = 0; i < call->name->calls->len; i++) { /* what is moved has another by then */
         possible = possible || ((const struct call *)call->name->calls->pdata[i])->call.operation == JUDGE_RENAME;
@@ -475,6 +475,7 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
         name->width_changed = judge->now;
         name->width_unknown = outcome == UNKNOWN;
     } else if (name->directory) {
+        judge->longest = MAX(judge->longest, duration);
         name->ttl = strcmp(what, "user.lease.ttl") == 0 ? duration : name->ttl;
         if (strcmp(what, "user.lease.delay") == 0) {
             name->delay = MAX(duration, name->delay);
@@ -489,6 +490,7 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
             only->guard = duration;
         }
     } else if (strcmp(what, "user.lease.ttl") == 0) {
+        judge->longest = MAX(judge->longest, duration);
         if (outcome == DONE) {
             call_check_right(judge, call, name, JUDGE_CHANGE_RIGHT);
         }
@@ -557,20 +559,30 @@ static int64_t call_free_since(const struct judge *judge, const struct call *cal
     return since;
 }
 
+static bool call_is_delayed(const struct judge *judge, const struct call *call, int64_t from)
+{
+    const struct hold *ticket = call->handle->ticket;
+    return ticket ? queue_is_delayed(judge, ticket->name, from) : name_is_delayed(judge, call->name, from);
+}
+
 void call_check_wait(struct judge *judge, const struct call *call, int error)
 {
-    int64_t settle = judge->options.settle, now = judge->now;
+    int64_t settle = judge->options.settle, prompt = judge->options.prompt, now = judge->now;
     bool calm = judge_calm(judge, call->call.when) && !call->name->foreign && judge->forgot < call->call.when;
     if (!call->waits || call->signalled != JUDGE_NEVER) {
         return;
     }
-    int64_t since = call_free_since(judge, call);
-    const struct hold *ticket = call->handle->ticket;
-    bool delayed = ticket ? queue_is_delayed(judge, ticket->name, now - 2 * settle)
-                          : name_is_delayed(judge, call->name, now - 2 * settle);
-    if (judge_rule(judge, JUDGE_STUCK, calm && !delayed && since != JUDGE_NEVER && now - since > 2 * settle)) {
+    int64_t since = call_free_since(judge, call), recovered = calm ? call->call.when : judge_recovered(judge);
+    bool free = since != JUDGE_NEVER && recovered != JUDGE_NEVER && !call->name->foreign;
+    bool stuck = free && now - MAX(since, recovered) > 2 * settle && !call_is_delayed(judge, call, now - 2 * settle);
+    if (judge_rule(judge, JUDGE_STUCK, stuck)) {
         judge_break(judge, JUDGE_STUCK, call->name, "process %u waits since %.6f; nobody stood in its way since %.6f",
                     call->process->id, (double)call->call.when / JUDGE_SECOND, (double)since / JUDGE_SECOND);
+    }
+    if (prompt && error == 0 && free && judge_recovered(judge) <= since && !stuck &&
+        judge_rule(judge, JUDGE_PROMPT, now - since > prompt && !call_is_delayed(judge, call, since))) {
+        judge_break(judge, JUDGE_PROMPT, call->name, "process %u got at %.6f what was free since %.6f",
+                    call->process->id, (double)now / JUDGE_SECOND, (double)since / JUDGE_SECOND);
     }
     bool missed = call->cycle->len && error != EDEADLK && now - call->call.when > 2 * settle;
     if (judge_rule(judge, JUDGE_DEADLOCK, missed && calm)) {
@@ -592,7 +604,12 @@ void call_check_time(struct judge *judge, const struct call *call, const struct 
                         late ? "a signal did not end the call" : "EINTR, and no signal");
         }
     }
-    if (judge_rule(judge, JUDGE_UNANSWERED, !call->waits && calm && answer->when - when > JUDGE_WAIT_MAX + settle)) {
+    const struct mount *mount = &judge->mounts[call->call.mount];
+    bool runs = mount->since[JUDGE_STOPPED] == JUDGE_NEVER && mount->since[JUDGE_DEAD] == JUDGE_NEVER &&
+                mount->since[JUDGE_FAILS] == JUDGE_NEVER;
+    int64_t waited = answer->when - MAX(MAX(when, judge_parent(judge, call->name)->answered), mount->ran),
+            most = mount_troubled(judge, call->call.mount) || when < mount->calm ? JUDGE_AWAY_MAX : JUDGE_WAIT_MAX;
+    if (judge_rule(judge, JUDGE_UNANSWERED, !call->waits && runs && waited > most + settle)) {
         judge_break(judge, JUDGE_UNANSWERED, call->name, "process %u had no answer for %.3f s", call->process->id,
                     (double)(answer->when - when) / JUDGE_SECOND);
     }
@@ -607,7 +624,7 @@ static void call_check_open(struct judge *judge, const struct call *call)
     for (guint i = 0; plain && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         bool before = hold->decided && hold->steady > hold->begun; /* its daemon was restarted since */
-        bool must = hold->claim.kind == KIND_LEASE && judge_hold_certain(judge, hold, call->call.when) &&
+        bool must = hold->claim.kind == KIND_LEASE && judge_hold_shown(judge, hold, call->call.when) &&
                     judge->now < hold->may_begin + JUDGE_SECOND - JUDGE_CLOCKS && !hold->moved && !hold->ageless &&
                     ((hold->claim.mount == call->call.mount && !before) ||
                      (!hold->decided && mount_calm(judge, call->call.mount, hold->may_begin))) &&
@@ -678,7 +695,7 @@ static bool call_wrote_anothers(struct judge *judge, const struct call *call)
                       (judge_hold_belongs_to(hold, call->process) ||
                        (opener && judge_hold_belongs_to(hold, opener)))); /* inherited, or passed */
         wrong =
-            wrong || (hold != call->attempt && judge_hold_certain(judge, hold, call->call.when) &&
+            wrong || (hold != call->attempt && judge_hold_shown(judge, hold, call->call.when) &&
                       judge_hold_excludes(hold, &call->attempt->claim, true) &&
                       !judge_hold_belongs_to(hold, call->process) && !(apart && hold->claim.mount != call->call.mount));
     }
@@ -698,7 +715,7 @@ static void call_changed_mode(struct judge *judge, const struct call *call)
         another = another || ((const struct call *)call->name->calls->pdata[i])->call.operation == JUDGE_CHMOD;
     }
     if (only && !call->handle && only->claim.kind == KIND_LEASE && !another &&
-        judge_hold_certain(judge, only, call->call.when)) {
+        judge_hold_shown(judge, only, call->call.when)) {
         only->mode = call->call.mode;
         return;
     }
@@ -1042,6 +1059,7 @@ void judge_answer(struct judge *judge, const struct judge_answer *answer)
     }
     call_check_wait(judge, call, answer->error);
     call_check_time(judge, call, answer);
+    judge_parent(judge, call->name)->answered = answer->when;
     if (answer->error != -1) { /* -1: the process was killed */
         look_errno(judge, call, answer);
         look_answered(judge, call, answer);

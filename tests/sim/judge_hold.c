@@ -152,6 +152,15 @@ bool judge_hold_certain(const struct judge *judge, const struct hold *hold, int6
            judge->now < hold->may_end && judge->now < judge_hold_assured(judge, hold);
 }
 
+bool judge_hold_shown(const struct judge *judge, const struct hold *hold, int64_t from)
+{
+    const struct mount *mount = &judge->mounts[hold->claim.mount];
+    bool restored = !mount_troubled(judge, hold->claim.mount) &&
+                    from >= MAX(hold->forgotten, mount->calm) + 2 * judge->options.settle;
+    return judge_hold_certain(judge, hold, from) &&
+           (!hold->forgotten || restored || from > hold->forgotten + judge->options.ttl + judge->options.margin);
+}
+
 void judge_hold_steady(struct hold *hold, int64_t when)
 {
     hold->steady = MAX(hold->steady, when);

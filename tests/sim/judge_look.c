@@ -121,7 +121,7 @@ void look_absent(struct judge *judge, const struct name *name, const struct call
     for (guint i = 0; i < name->holds->len; i++) {
         struct hold *hold = name->holds->pdata[i];
         bool certain =
-            hold->claim.kind != KIND_TICKET && judge_hold_certain(judge, hold, call->call.when) &&
+            hold->claim.kind != KIND_TICKET && judge_hold_shown(judge, hold, call->call.when) &&
             (!judge->options.moves ||
              judge_calm(judge, call->call.when)); /* a look believes an old master, and most may have forgotten it */
         if (judge_rule(judge, JUDGE_UNSEEN, certain && !name->foreign)) {
@@ -267,7 +267,7 @@ static void look_says_held(struct judge *judge, const struct call *call)
         const struct hold *other = call->name->holds->pdata[i];
         other_holds = other_holds ||
                       (other != own && other->claim.handle != own->claim.handle && !look_may_mean(call, other) &&
-                       judge_hold_certain(judge, other, call->call.when) &&
+                       judge_hold_shown(judge, other, call->call.when) &&
                        judge_hold_excludes(other, &own->claim, true) && judge_hold_excludes(own, &other->claim, true));
         afresh = afresh || (other->claim.handle == own->claim.handle && other->begun != JUDGE_NEVER &&
                             other->begun > own->begun); /* which has not lost that */
@@ -309,7 +309,7 @@ static bool look_waiters_wrong(const struct judge *judge, const struct call *cal
         bool certain = other->attempt && other->call.when + 2 * judge->options.settle < call->call.when;
         for (guint k = 0; certain && k < call->name->holds->len; k++) {
             const struct hold *hold = call->name->holds->pdata[k];
-            certain = judge_hold_certain(judge, hold, call->call.when) &&
+            certain = judge_hold_shown(judge, hold, call->call.when) &&
                       judge_hold_excludes(hold, &other->attempt->claim, true);
             if (certain) {
                 break;
@@ -366,7 +366,7 @@ static void look_attribute(struct judge *judge, const struct call *call, const s
     const char *what = call->call.target;
     struct hold *only = look_only(judge, call);
     bool sole =
-        only && only->begun <= call->call.when && !call->changed && judge_hold_certain(judge, only, call->call.when);
+        only && only->begun <= call->call.when && !call->changed && judge_hold_shown(judge, only, call->call.when);
     if (strcmp(what, "user.lease.state") == 0 && call->handle) {
         if (!look_is(answer, "lost") && call->process == call->handle->opener) {
             look_reports_loss(judge, call);
@@ -447,7 +447,7 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         const struct claim *its = &hold->claim;
-        if (judge_hold_certain(judge, hold, request->when) && judge_hold_excludes(hold, &claim, true)) {
+        if (judge_hold_shown(judge, hold, request->when) && judge_hold_excludes(hold, &claim, true)) {
             wrong = wrong || !found || answer->conflict.start > MAX(its->start, 0);
         }
         bool pid =
@@ -474,7 +474,7 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
 static void look_read(struct judge *judge, const struct call *call, const struct hold *only)
 {
     const struct process *opener = call->handle ? call->handle->opener : NULL;
-    if (only && opener && only->mode && judge_hold_certain(judge, only, call->call.when) && !call->changed &&
+    if (only && opener && only->mode && judge_hold_shown(judge, only, call->call.when) && !call->changed &&
         !call->name->foreign) {
         bool own = opener->uid == 0 || opener->uid == only->claim.process->uid || judge_hold_belongs_to(only, opener);
         if (judge_rule(judge, JUDGE_READ_RIGHT, !own && !(only->mode & S_IROTH))) {
@@ -503,7 +503,7 @@ static void look_content(struct judge *judge, const struct call *call, const str
     look_says_held(judge, call);
     look_read(judge, call, only);
     if (!only || !only->content || only->writing || only->written > call->call.when || call->changed ||
-        !judge_hold_certain(judge, only, call->call.when)) {
+        !judge_hold_shown(judge, only, call->call.when)) {
         return;
     }
     bool same = only->content->len == answer->size &&
@@ -534,7 +534,7 @@ static void look_stat(struct judge *judge, const struct call *call, const struct
     if (!look_is_leaving(judge, call)) {
         look_present(judge, call->name, call, NULL);
     }
-    if (only && !call->changed && judge_hold_certain(judge, only, call->call.when) && !call->name->foreign) {
+    if (only && !call->changed && judge_hold_shown(judge, only, call->call.when) && !call->name->foreign) {
         const struct handle *handle = only->claim.handle; /* its opener's rights */
         bool owner =
             answer->stat.uid == only->claim.process->uid || (handle && answer->stat.uid == handle->opener->uid);

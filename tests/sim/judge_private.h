@@ -37,6 +37,9 @@
 /* The longest time of a call that waits for requests of others. */
 #define JUDGE_WAIT_MAX (5 * JUDGE_SECOND)
 
+/* The same if each of its requests ends without an answer of the store. */
+#define JUDGE_AWAY_MAX (20 * JUDGE_SECOND)
+
 /* How long it takes until a daemon has seen twice that nobody has a file open. */
 #define JUDGE_SURVIVOR_CHECK_MAX (3 * JUDGE_SECOND)
 
@@ -101,6 +104,7 @@ struct hold {
     int64_t may_begin, begun, may_end, ended; /* JUDGE_NEVER: not yet known */
     int64_t steady;                           /* certain without a break since */
     int64_t renewed;                          /* its earliest possible last renewal */
+    int64_t forgotten;                        /* by the store, since it was granted; 0: never */
     int64_t ttl;
     unsigned pending;             /* calls that may be ending it */
     bool survives;                /* the daemon's death, if the next one starts in time */
@@ -156,6 +160,7 @@ struct name {
     const struct handle *guarded;        /* NULL: no guard runs */
     bool foreign;                        /* another client has changed its key */
     bool directory;
+    int64_t answered;           /* of a directory: the last call on a name in it; the kernel passes on one at a time */
     bool queue;                 /* a directory in which there was a ticket */
     GArray *tokens;             /* struct grant: the last ones */
     int64_t ttl;                /* of a directory, if set */
@@ -206,6 +211,7 @@ struct call {
 struct mount {
     int64_t since[JUDGE_TROUBLES]; /* JUDGE_NEVER: no fault of that kind */
     int64_t calm;                  /* the end of the last fault */
+    int64_t ran;                   /* the end of the last fault that stopped the daemon */
     bool died;                     /* a daemon of it died */
     unsigned deaths;               /* how many */
     int64_t full;                  /* the last time that the store was full; -1: never */
@@ -220,6 +226,7 @@ struct judge {
     struct mount mounts[JUDGE_MOUNTS];
     GHashTable *processes, *handles, *calls, *names; /* by number, and by path */
     int64_t forgot;                                  /* when the server last lost its data; -1: never */
+    int64_t longest;                                 /* the longest term that anything ever had */
     GPtrArray *waits;                                /* pending calls that wait without a limit */
     int64_t given_up;                                /* the last of them that ended with its process */
     GPtrArray *past;                                 /* leases that are over, which the store may still have */
@@ -273,6 +280,9 @@ bool mount_troubled(const struct judge *judge, uint32_t mount);
 /* Had the mount no fault since `from`, and none just before that may still have effects? */
 bool mount_calm(const struct judge *judge, uint32_t mount, int64_t from);
 bool judge_calm(const struct judge *judge, int64_t from); /* all mounts */
+/* When all faults were over for so long that the store has opened again, and locks of before them are kept or gone;
+ * JUDGE_NEVER: one is on. */
+int64_t judge_recovered(const struct judge *judge);
 /* May its mount not know yet that another mount has ended its lock? */
 bool judge_call_is_late(const struct judge *judge, const struct call *call, const struct name *name);
 /* Did the store lose data so recently that ended locks may be restored? */
@@ -293,6 +303,8 @@ void judge_hold_expect_report(struct judge *judge, const struct hold *hold);
 /* Its latest possible end, by what is known now. */
 int64_t judge_hold_end_at_latest(const struct judge *judge, const struct hold *hold);
 bool judge_hold_certain(const struct judge *judge, const struct hold *hold, int64_t from);
+/* The same, and the store has it: after it forgot, a name may show no lock until its mount has restored it. */
+bool judge_hold_shown(const struct judge *judge, const struct hold *hold, int64_t from);
 /* How long its mount keeps it without an answer of the store; and its earliest possible last renewal, which comes every
  * third of a term. */
 int64_t judge_hold_term(const struct judge *judge, const struct hold *hold);

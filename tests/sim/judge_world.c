@@ -370,6 +370,18 @@ bool mount_calm(const struct judge *judge, uint32_t mount, int64_t from)
            from >= judge->mounts[mount].calm + judge->options.ttl + judge->options.margin;
 }
 
+int64_t judge_recovered(const struct judge *judge)
+{
+    int64_t calm = INT64_MIN / 2;
+    for (uint32_t i = 0; i < JUDGE_MOUNTS; i++) {
+        if (mount_troubled(judge, i)) {
+            return JUDGE_NEVER;
+        }
+        calm = MAX(calm, judge->mounts[i].calm);
+    }
+    return calm + judge->longest + judge->longest / 100 + judge->options.margin;
+}
+
 bool judge_has_forgot(const struct judge *judge, int64_t from)
 {
     return judge->forgot >= 0 && from <= judge->forgot + judge->options.ttl + judge->options.margin;
@@ -452,6 +464,12 @@ void judge_hold_daemon_died(struct judge *judge, struct hold *hold)
     }
 }
 
+/* Does it restore its locks at once if the server forgets them now? */
+static bool mount_is_there(const struct judge *judge, uint32_t mount)
+{
+    return !mount_troubled(judge, mount) && judge->mounts[mount].calm + 2 * judge->options.settle < judge->now;
+}
+
 /* The holds of the mount are certain for less long from now on. */
 static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_trouble trouble, bool begins)
 {
@@ -481,8 +499,13 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         }
         break;
     case JUDGE_FORGOT:
-        hold->uncertain = hold->uncertain || !mount_calm(judge, hold->claim.mount, now);
+        hold->uncertain = hold->uncertain || !o->remote;
         hold->survives = false;
+        hold->forgotten = now;
+        if (!mount_is_there(judge, hold->claim.mount)) { /* it believes in its lock, but may restore it too late */
+            int64_t term = judge_hold_term(judge, hold), renewed = judge_hold_renewed(judge, hold, term);
+            hold->may_end = MIN(hold->may_end, renewed + term - term / 100 - 2 * JUDGE_MS - o->settle);
+        }
         hold->token = hold->claim.kind == KIND_TICKET ? 0 : hold->token; /* its number may come again */
         break;
     case JUDGE_CUT:
@@ -543,6 +566,7 @@ static void trouble_on_mount(struct judge *judge, enum judge_trouble trouble, ui
     mount->full = trouble == JUDGE_FULL ? judge->now : mount->full;
     mount->emptied = trouble == JUDGE_EMPTIED ? judge->now : mount->emptied;
     mount->calm = judge->now;
+    mount->ran = trouble == JUDGE_STOPPED || trouble == JUDGE_DEAD || trouble == JUDGE_FAILS ? judge->now : mount->ran;
 }
 
 void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble, uint32_t mount, const char *path,

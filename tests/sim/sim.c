@@ -149,6 +149,7 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
     struct judge *judge = judge_new(&(struct judge_options){
         .ttl = plan->options.ttl * WORLD_MS,
         .settle = WORLD_SECOND,
+        .prompt = 100 * WORLD_MS,
         .margin = 2 * WORLD_SECOND + (session ? (session + 4000) * WORLD_MS : 0), /* and two ticks */
         .validity = (session / 2 - MIN(session / 8, 1000)) * WORLD_MS,
         .remote = mount_is_redis(plan->options.store) || zookeeper,
