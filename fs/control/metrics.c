@@ -69,6 +69,10 @@ static void control_add_requests(struct fs *fs, GString *text)
     }
     control_add_value(text, "leasefs_refused_total", "counter",
                       "Attempts to acquire a lock that were refused since another has it.", refused);
+    control_add_value(text, "leasefs_follows_total", "counter", "Times that a caller's processor was followed.",
+                      m->follows);
+    control_add_value(text, "leasefs_follow_moves_total", "counter", "Moves to the processor of a caller.",
+                      m->follow_moves);
     control_add_value(text, "leasefs_spins_total", "counter", "Times that the next request was awaited awake.",
                       m->spins);
     control_add_value(text, "leasefs_spin_hits_total", "counter", "Those that it came in.", m->spin_hits);

@@ -4,17 +4,21 @@
 #include <errno.h>
 #include <ev.h>
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
 #include "backend/log.h"
 #include "fs/daemon/filesystem.h"
+#include "fs/daemon/follow.h"
 #include "fs/daemon/mountpoint.h"
 #include "fs/daemon/spin.h"
+#include "fs/daemon/tick.h"
 #include "fs/daemon/unmounter.h"
 #include "fs/kernel/metrics.h"
 #include "fs/ops/ops.h"
@@ -32,14 +36,41 @@ struct session {
     ev_io io;
     ev_prepare prepare;
     struct spin spin;
+    struct follow follow;
     int ahead[2];      /* how often reading on has found a request, of late; below 0: how many shall not try.  Two, as
                           it is another matter where the last one has left something to be done at the end of the turn */
     uint64_t answered; /* how many requests were when the loop last slept */
+    uint64_t heard;    /* how many answers `follow` knows of */
     ev_signal signals[3];
     bool staged;    /* mounted elsewhere and then moved */
     bool unmounted; /* by somebody else */
     int error;      /* why the kernel could no longer be read; 0 after an unmount */
 };
+
+static int64_t session_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void session_tell_request(struct session *s)
+{
+    const struct fuse_in_header *header = s->buffer.mem;
+    if (s->follow.may) {
+        follow_on_request(&s->follow, (pid_t)header->pid, header->opcode, session_now());
+    }
+}
+
+static void session_tell_reply(struct session *s)
+{
+    if (s->follow.may && s->heard != s->fs->answered) {
+        s->heard = s->fs->answered;
+        follow_on_reply(&s->follow, session_now());
+        s->fs->metrics->follows = s->follow.followed;
+        s->fs->metrics->follow_moves = s->follow.moves;
+    }
+}
 
 /* Reads a request and hands it on.  False if there is none, or the mount is at its end. */
 static bool session_read(struct session *s)
@@ -50,7 +81,9 @@ static bool session_read(struct session *s)
     }
     if (size > 0) {
         uint64_t seen = s->fs->answered + s->fs->requests;
+        session_tell_request(s);
         fuse_session_process_buf(s->fuse, &s->buffer);
+        session_tell_reply(s);
         if (spin_awaits_request(&s->spin) && s->fs->answered + s->fs->requests != seen) { /* a request, and no FORGET */
             s->fs->metrics->spin_hits += spin_on_request(&s->spin, ev_now(s->loop));
         }
@@ -81,6 +114,23 @@ static bool session_read_on(struct session *s, int *ahead)
     return found;
 }
 
+/* While a caller is followed its next request comes within microseconds.  Not if something waits to be done in this
+ * turn of the loop; for a request without an answer yet that may be the answer. */
+static void session_read_blocking(struct session *s)
+{
+    int fd = fuse_session_fd(s->fuse), flags = fcntl(fd, F_GETFL);
+    uint32_t unanswered;
+    bool more;
+    tick_start();
+    fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+    do {
+        unanswered = s->fs->requests;
+        more = session_read(s) && !tick_came() && follow_is_active(&s->follow);
+    } while (more && s->fs->requests <= unanswered && ev_pending_count(s->loop) == 0);
+    fcntl(fd, F_SETFL, flags);
+    tick_stop();
+}
+
 /* On one CPU a process that got its answer has mostly sent the next request before the loop could sleep: reading it
  * without epoll saves 9 % of a flock.  Where many processes send requests, the store gets what they need in one write
  * or one commit, behind all requests of this round.
@@ -90,6 +140,10 @@ static void session_readable(struct ev_loop *loop, ev_io *io, int events)
     struct session *s = io->data;
     bool more = session_read(s);
     (void)events;
+    if (more && follow_is_active(&s->follow) && ev_pending_count(loop) == 0) {
+        session_read_blocking(s);
+        return;
+    }
     for (int i = 1; more && i < SESSION_AT_ONCE; i++) {
         int *ahead = &s->ahead[ev_pending_count(loop) > 0];
         more = session_may_read_on(ahead) && session_read_on(s, ahead);
@@ -101,7 +155,8 @@ static void session_prepared(struct ev_loop *loop, ev_prepare *prepare, int even
 {
     struct session *s = prepare->data;
     (void)events;
-    if (s->answered != s->fs->answered) {
+    session_tell_reply(s);
+    if (s->answered != s->fs->answered && !follow_is_active(&s->follow)) {
         s->answered = s->fs->answered;
         ev_now_update(loop);
         s->fs->metrics->spins += spin_on_reply(&s->spin, ev_now(loop));
@@ -124,7 +179,7 @@ static void session_watch(struct session *s)
     spin_init(&s->spin, s->loop, s->fs->options->spin);
     ev_prepare_init(&s->prepare, session_prepared);
     s->prepare.data = s;
-    if (s->spin.limit > 0) {
+    if (s->spin.limit > 0 || s->follow.may) {
         ev_prepare_start(s->loop, &s->prepare);
     }
     for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
@@ -251,6 +306,7 @@ int session_run(const struct options *options, struct backend *backend, struct e
     s.fs = fs_new(s.loop, backend, options);
     s.fs->ready = ready;
     s.fs->ready_arg = arg;
+    follow_init(&s.follow, options->follow && sandbox->policy.servers == SANDBOX_NO_SERVERS && tick_init());
     int result = session_mount(&s, options, error, error_size);
     if (result == 0) {
         unmounter_watch(sandbox->unmounter, mountpoint_open_abort(options->mountpoint));
@@ -267,6 +323,7 @@ int session_run(const struct options *options, struct backend *backend, struct e
         session_unmount(&s, options->mountpoint, sandbox->wanted ? sandbox->unmounter : NULL);
         fuse_session_destroy(s.fuse);
     }
+    follow_free(&s.follow);
     fs_free(s.fs);
     free(s.buffer.mem);
     return result;

@@ -94,6 +94,7 @@ struct metrics {
     uint64_t held[METRICS_KINDS], waiting;
     uint64_t acquired[METRICS_KINDS], released[METRICS_KINDS], expired[METRICS_KINDS], lost[METRICS_KINDS],
         broken[METRICS_KINDS], guarded[METRICS_KINDS];
+    uint64_t follows, follow_moves; /* how often the loop began to follow a caller, and moved */
     uint64_t spins, spin_hits; /* how often the loop polled for a request without sleeping, and how often one came */
 };
 

@@ -87,6 +87,8 @@ static const struct mount_option mount_options[] = {
      "fsync before a lease is granted (default no)"},
     {"sandbox=", OPTION_CHOICE, FOR_ALL, FIELD(sandbox), 0, 0, "no|yes", "yes or no",
      "give up what the daemon does not need (default yes)"},
+    {"follow=", OPTION_CHOICE, FOR_ALL, FIELD(follow), 0, 0, "no|yes", "yes or no",
+     "run on the processor of the caller while one thread sends all requests (default yes)"},
     {"spin=", OPTION_NUMBER, FOR_ALL, FIELD(spin), 0, SPIN_MAX, "NUMBER", "microseconds from 0 to 1000",
      "how long to await the next request awake, in us (default 25)"},
     {"log=", OPTION_LEVEL, FOR_ALL, FIELD(log), 0, 0, "LEVEL", "error, warning, notice, info or debug",

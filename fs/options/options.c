@@ -280,6 +280,7 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
         .uid = geteuid(),
         .gid = getegid(),
         .sandbox = true,
+        .follow = true,
         .spin = SPIN_DEFAULT,
         .user_locks = USER_LOCKS_DEFAULT,
         .user_content = USER_CONTENT_DEFAULT,

@@ -77,6 +77,7 @@ struct options {
     gid_t gid;
     bool sync_always;
     bool sandbox;  /* sandbox=yes, the default */
+    bool follow;   /* follow=yes, the default */
     uint32_t spin; /* microseconds for which the loop polls for the next request before it sleeps; 0: none */
     enum log_level log;
     uint64_t user_locks;   /* limit of a user's names, tickets and directories; 0: none */

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <glib.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +206,17 @@ static int process_start_time(struct process_reader *reader, pid_t pid, uint64_t
     }
     /* Of a process whose first thread alone has ended the others are counted. */
     return (state == 'Z' || state == 'X') && threads <= 1 ? -ESRCH : 0;
+}
+
+int process_cpu(struct process_reader *reader, pid_t tid)
+{
+    char text[1024];
+    int cpu;
+    const char *at = process_read(reader, tid, "stat", text, sizeof text) > 0 ? strrchr(text, ')') : NULL;
+    for (int field = 2; at && field < 39; field++) { /* the command, in parentheses, is field 2 */
+        at = strchr(at + 1, ' ');
+    }
+    return at && sscanf(at, "%d", &cpu) == 1 && cpu >= 0 && cpu < CPU_SETSIZE ? cpu : -1;
 }
 
 static int process_inode(int pidfd, uint64_t *ret_start)

@@ -109,6 +109,9 @@ static const int seccomp_plain[] = {
     SCMP_SYS(gettid),
     SCMP_SYS(sched_yield),
     SCMP_SYS(sched_getaffinity),
+    SCMP_SYS(getpriority),
+    SCMP_SYS(timer_settime),
+    SCMP_SYS(timer_settime64),
     SCMP_SYS(rt_sigaction),
     SCMP_SYS(rt_sigprocmask),
     SCMP_SYS(rt_sigreturn),
@@ -233,7 +236,9 @@ static const struct seccomp_rule seccomp_conditional[] = {
     {SCMP_SYS(mmap2), 2, PROT_EXEC, 0},
     {SCMP_SYS(mprotect), 2, PROT_EXEC, 0},
     {SCMP_SYS(send), 0, 0, 0},
-    {SCMP_SYS(sendto), 4, ANY_BIT, 0}, /* to whom the socket is connected, nobody else */
+    {SCMP_SYS(sendto), 4, ANY_BIT, 0},             /* to whom the socket is connected, nobody else */
+    {SCMP_SYS(sched_setaffinity), 0, INT_BITS, 0}, /* its own, as the priority */
+    {SCMP_SYS(setpriority), 1, INT_BITS, 0},
     {SCMP_SYS(prctl), 0, INT_BITS, PR_SET_NAME},
     {SCMP_SYS(prctl), 0, INT_BITS, PR_SET_VMA},
     {SCMP_SYS(prlimit64), 2, ANY_BIT, 0}, /* to ask, not to set */

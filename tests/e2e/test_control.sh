@@ -181,6 +181,38 @@ cycles 2000 "${cpus[0]}"
 expect_is "$(metric leasefs_spins_total)" 0
 unmount "$MNT"
 
+it "the daemon follows a thread that sends all requests, and lets go when others do"
+followed() { "$PYTHON" -c '
+import fcntl, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+end = time.monotonic() + 0.3
+while time.monotonic() < end:
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    fcntl.flock(fd, fcntl.LOCK_UN)' "$MNT/followed" && [ "$(metric leasefs_follows_total)" -gt 0 ]; }
+allowed() { taskset -pc "$DAEMON" | sed 's/.*: //'; }
+priority() { ps -o ni= -p "$DAEMON" | tr -d ' '; }
+let_go() { # two at once, each with a file of its own
+    cycles 300 "${cpus[0]}" &
+    timeout 2 flock -n "$MNT/other" true
+    wait $!
+    [ "$(allowed)" = "$free" ] && [ "$(priority)" = 0 ]
+}
+mount_memory sandbox=no # which keeps the right to raise the priority
+if [ "${#cpus[@]}" -gt 1 ] && nice -n -10 true 2>/dev/null; then
+    free=$(allowed)
+    expect eventually 60 followed
+    expect [ "$(metric leasefs_follow_moves_total)" -ge "$(metric leasefs_follows_total)" ]
+    expect eventually 60 let_go
+fi
+expect eventually 20 constantly 300 asleep
+unmount "$MNT"
+
+it "with follow=no it does not"
+mount_memory follow=no,sandbox=no
+for _ in 1 2 3; do followed || true; done
+expect_is "$(metric leasefs_follows_total)" 0
+unmount "$MNT"
+
 it "whoever may read the root may read .leasefs, others may not"
 mount_memory allow_other,mode=0700
 expect_is "$(error_of setpriv --reuid=65534 --clear-groups cat "$MNT/.leasefs/status")" "Permission denied"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # What an operation costs, counted instead of timed: the kernel's requests, the daemon's system calls, allocations and
 # readings of the clock, and a Redis server's requests and commands.  The bounds are the table in counts.py.  With
-# spin=0, because how often a daemon polls that awaits requests awake is a matter of time.
+# spin=0 and follow=no, because how often a daemon polls or moves is a matter of time.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ] || skip_all "/dev/shm is no tmpfs"
@@ -17,7 +17,7 @@ counts() { # BACKEND OPTIONS STORE WHO
     it "no operation costs more than the table says: $3, $4"
     export COUNTED="$TEST_DIR/counted.$3.$4"
     truncate -s 4096 "$COUNTED"
-    mount_backend "$1" "spin=0${2:+,$2}"
+    mount_backend "$1" "spin=0,follow=no${2:+,$2}"
     expect timeout -s KILL 100 "$PYTHON" "$E2E_DIR/counts.py" "$MNT" "$COUNTED" "$DAEMON" "$TRACING" "$3" "$4" >"$TEST_DIR/counts"
     sed 's/^/# /' "$TEST_DIR/counts"
 }

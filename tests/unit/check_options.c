@@ -92,6 +92,7 @@ START_TEST(plain_mount_has_the_defaults)
     ck_assert(!options.sync_always);
     ck_assert(options.sandbox);
     ck_assert_uint_eq(options.spin, 25);
+    ck_assert(options.follow);
     ck_assert_int_eq(options.ttl, 30000);
     ck_assert_uint_eq(options.mode, 0755);
     ck_assert_uint_eq(options.uid, geteuid());
@@ -104,13 +105,14 @@ START_TEST(own_options_are_taken)
 {
     ck_assert_int_eq(PARSE("-f", "-o", "ttl=1500ms,owner=user,mode=2770,sandbox=no", "-o",
                            "uid=12,gid=34,sync=always,log=debug", "-o",
-                           "user_locks=5K,user_content=0,lockmode=0660,spin=0", "memory", mountpoint),
+                           "user_locks=5K,user_content=0,lockmode=0660,spin=0,follow=no", "memory", mountpoint),
                      0);
     ck_assert(options.foreground);
     ck_assert_int_eq(options.ttl, 1500);
     ck_assert(options.owner_user);
     ck_assert(!options.sandbox);
     ck_assert_uint_eq(options.spin, 0);
+    ck_assert(!options.follow);
     ck_assert_uint_eq(options.mode, 02770);
     ck_assert_uint_eq(options.uid, 12);
     ck_assert_uint_eq(options.gid, 34);

@@ -12,6 +12,7 @@
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@
 #include <unistd.h>
 
 #include "fs/process/owner.h"
+#include "fs/process/process.h"
 #include "tests/support/check_main.h"
 
 #define TIME_LIMIT_MS 20000
@@ -853,6 +855,26 @@ START_TEST(descent_follows_the_parents)
 }
 END_TEST
 
+START_TEST(processor_of_a_thread_is_known)
+{
+    struct process_reader reader;
+    cpu_set_t all, one;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    process_open(&reader);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET((size_t)cpu, &all)) {
+            CPU_ZERO(&one);
+            CPU_SET((size_t)cpu, &one);
+            ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+            ck_assert_int_eq(process_cpu(&reader, (pid_t)syscall(SYS_gettid)), cpu);
+        }
+    }
+    ck_assert_int_eq(sched_setaffinity(0, sizeof all, &all), 0);
+    ck_assert_int_eq(process_cpu(&reader, 0), -1);
+    process_close(&reader);
+}
+END_TEST
+
 /* --- exit ------------------------------------------------------------------------- */
 
 START_TEST(asking_often_gives_the_same_answer)
@@ -1041,6 +1063,7 @@ int main(void)
     tcase_add_loop_test(cases, a_parent_that_is_in_execve_inherits, 0, KINDS);
     tcase_add_loop_test(cases, who_adopts_an_orphan_is_its_parent, 0, KINDS);
     tcase_add_loop_test(cases, descent_follows_the_parents, 0, KINDS);
+    tcase_add_test(cases, processor_of_a_thread_is_known);
     tcase_add_loop_test(cases, asking_often_gives_the_same_answer, 0, KINDS);
     tcase_add_loop_test(cases, short_lived_processes_leave_nothing_behind, 0, KINDS);
     tcase_add_loop_test(cases, without_descriptors_the_answers_are_the_same, 0, KINDS);
