@@ -111,7 +111,7 @@ static struct process *process_of(pid_t tid)
 struct process_watch {
     struct process_watched {
         int pidfd;
-        void *data;
+        void *data; /* NULL: its end was reported; it stays until it is closed, as with EPOLLONESHOT */
     } watched[1024];
     size_t count;
 };
@@ -140,7 +140,7 @@ static struct process_watched *watch_find_ended(struct process_watch *watch)
 {
     for (size_t i = 0; i < watch->count; i++) {
         const struct process *process = descriptor_object(watch->watched[i].pidfd, DESCRIPTOR_PIDFD);
-        if (process && process->state >= PROCESS_ZOMBIE) {
+        if (watch->watched[i].data && process && process->state >= PROCESS_ZOMBIE) {
             return &watch->watched[i];
         }
     }
@@ -169,6 +169,11 @@ void process_close(struct process_reader *reader)
 int process_watch(struct process_reader *reader, int pidfd, void *data)
 {
     struct process_watch *watch = descriptor_object(reader->ended, DESCRIPTOR_WATCH);
+    for (size_t i = 0; i < watch->count; i++) {
+        if (watch->watched[i].pidfd == pidfd) {
+            return -EEXIST;
+        }
+    }
     if (watch->count == G_N_ELEMENTS(watch->watched)) {
         return -ENOSPC;
     }
@@ -182,7 +187,7 @@ void *process_next_ended(struct process_reader *reader)
     struct process_watched *ended = watch_find_ended(watch);
     void *data = ended ? ended->data : NULL;
     if (ended) {
-        *ended = watch->watched[--watch->count];
+        ended->data = NULL;
     }
     return data;
 }
