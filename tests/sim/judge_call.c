@@ -263,11 +263,13 @@ struct hold *name_ticket(struct judge *judge, const struct name *name)
 
 /* --- deadlocks --------------------------------------------------------------------------- */
 
-/* Is the hold its caller's?  Of an open file description lock, perhaps: any process may have that file. */
+/* Is the hold its caller's?  Of an open file description lock, perhaps: any process may have that file.  Of a lease
+ * that it has inherited, too. */
 static bool wait_is_for_own(const struct call *call, const struct hold *hold, bool surely)
 {
     return hold->claim.process == call->process ||
-           (!surely && hold->claim.handle && hold->claim.handle == call->handle);
+           (!surely && ((hold->claim.handle && hold->claim.handle == call->handle) ||
+                        judge_hold_belongs_to(hold, call->process)));
 }
 
 bool waits_lead(struct judge *judge, const struct call *call, const struct call *first, bool surely, GPtrArray *cycle,

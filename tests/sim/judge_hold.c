@@ -753,7 +753,8 @@ static void hold_check_order(struct judge *judge, struct hold *hold)
             waiter->may_begin + 2 * settle >= hold->may_begin || !judge_calm(judge, waiter->may_begin)) {
             continue;
         }
-        int64_t broken = judge->options.validity ? name->broken : judge->options.remote ? name->missed : 0;
+        bool converts = other->ending->len > 0; /* what is broken then, so that it queues again */
+        int64_t broken = judge->options.validity || converts ? name->broken : judge->options.remote ? name->missed : 0;
         if (broken >= waiter->may_begin) { /* perhaps when it was granted: then it queued again */
             continue;
         }
