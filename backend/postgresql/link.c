@@ -737,8 +737,3 @@ const GPtrArray *pq_link_warnings(const struct pq_link *link)
 {
     return link->warnings;
 }
-
-int64_t pq_link_timeout(const struct pq_link *link)
-{
-    return link->timeout;
-}

@@ -285,6 +285,7 @@ int postgresql_new(const struct postgresql_options *options, struct backend **re
     p->address = g_strdup(made.address ? made.address : target.address);
     epoch_init(&p->epoch, &p->remote, &pq_epoch_store, p->address, options->term,
                options->grace ? options->grace : EPOCH_GRACE_MAX, options->strict);
+    p->remote.timeout = timeout;
     p->link = pq_link_new(&target, mount, timeout, &made);
     pq_connection_clear(&made);
     *ret = &p->remote.backend;

@@ -188,7 +188,6 @@ struct pq_counts pq_link_counts(const struct pq_link *link);
 const char *pq_link_error(const struct pq_link *link); /* "": it is up */
 const char *pq_link_address(const struct pq_link *link);
 const GPtrArray *pq_link_warnings(const struct pq_link *link);
-int64_t pq_link_timeout(const struct pq_link *link);
 
 /* --- values.c --- */
 

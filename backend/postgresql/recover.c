@@ -135,7 +135,7 @@ void pq_recover(struct remote *r, backend_recover_each *found, void *arg)
     struct postgresql *p = (struct postgresql *)r;
     bool late = false;
     ev_timer limit;
-    ev_timer_init(&limit, recover_on_limit, (double)pq_link_timeout(p->link) / 1000, 0);
+    ev_timer_init(&limit, recover_on_limit, (double)p->remote.timeout / 1000, 0);
     limit.data = &late;
     ev_now_update(r->loop);
     ev_timer_start(r->loop, &limit);

@@ -207,30 +207,27 @@ static void request_send_stat(struct remote_request *request)
     postgresql_send(postgresql_of(request), PQ_STAT, &f, 0, request_on_stat, request);
 }
 
+static int request_list_part(const struct remote_request *request)
+{
+    return (int)MIN(request->listing->max, POSTGRESQL_LIST_MAX);
+}
+
+/* The first row has the result; the others have a name each. */
 static void request_on_listed(void *arg, const struct pq_answer *given)
 {
     struct remote_request *request = arg;
     struct remote_answer answer = {.result = pq_result(given, "result")};
     int count = given->outcome == REMOTE_ANSWERED ? PQntuples(given->rows) : 0;
-    struct backend_entry *entries = g_new(struct backend_entry, (gsize)count + 1);
-    const char *last = request->after;
+    char *name = NULL;
     for (int i = 1; i < count; i++) {
-        char *name = pq_name(given->rows, i, "name");
-        if (name && remote_is_component(name) && strcmp(name, last) > 0) {
-            bool directory = strcmp(pq_text(given->rows, i, "result"), "directory") == 0;
-            entries[answer.entry_count++] =
-                (struct backend_entry){.name = name, .type = directory ? BACKEND_DIRECTORY : BACKEND_LOCK};
-            last = name;
-        } else {
-            g_free(name);
-        }
+        bool directory = strcmp(pq_text(given->rows, i, "result"), "directory") == 0;
+        g_free(name);
+        name = pq_name(given->rows, i, "name");
+        remote_listing_add(request, name ? name : "", directory ? BACKEND_DIRECTORY : BACKEND_LOCK, NULL);
     }
-    answer.entries = entries;
+    remote_listing_end_part(request, count > request_list_part(request) && name ? name : "");
     request_answer(request, given, &answer);
-    for (size_t i = 0; i < answer.entry_count; i++) {
-        g_free((char *)entries[i].name);
-    }
-    g_free(entries);
+    g_free(name);
 }
 
 static void request_on_tickets(void *arg, const struct pq_answer *given)
@@ -238,33 +235,20 @@ static void request_on_tickets(void *arg, const struct pq_answer *given)
     struct remote_request *request = arg;
     struct remote_answer answer = {.result = given->result};
     int count = given->outcome == REMOTE_ANSWERED ? PQntuples(given->rows) : 0;
-    struct backend_entry *entries = g_new(struct backend_entry, (gsize)count + 1);
-    struct backend_info *infos = g_new0(struct backend_info, (gsize)count + 1);
+    char *name = NULL;
     for (int i = 0; i < count; i++) {
-        struct remote_ticket *t = remote_ticket_find(request->r, pq_text(given->rows, i, "id"));
-        struct backend_info *info = &infos[answer.entry_count];
-        char *name = pq_name(given->rows, i, "name");
-        if (!name || !remote_is_component(name)) {
-            g_free(name);
-            continue;
-        }
-        *info = (struct backend_info){
-            .type = BACKEND_LOCK,
-            .holders = *pq_text(given->rows, i, "held") == 't',
-            .acquired = clock_now() - MAX(pq_number(given->rows, i, "age"), 0),
-            .meta = pq_bytes(given->rows, i, "meta", POSTGRESQL_META_MAX),
-            .ticket = t && t->state != REMOTE_ACQUIRING ? &t->head : NULL,
-        };
-        entries[answer.entry_count++] = (struct backend_entry){.name = name, .type = BACKEND_LOCK, .info = info};
+        GBytes *meta = pq_bytes(given->rows, i, "meta", POSTGRESQL_META_MAX);
+        struct backend_info info =
+            remote_listing_ticket(request, pq_text(given->rows, i, "id"), *pq_text(given->rows, i, "held") == 't',
+                                  pq_number(given->rows, i, "age"), meta);
+        g_free(name);
+        name = pq_name(given->rows, i, "name");
+        remote_listing_add(request, name ? name : "", BACKEND_LOCK, &info);
+        g_bytes_unref(meta);
     }
-    answer.entries = entries;
+    remote_listing_end_part(request, count >= request_list_part(request) && name ? name : "");
     request_answer(request, given, &answer);
-    for (size_t i = 0; i < answer.entry_count; i++) {
-        g_free((char *)entries[i].name);
-        remote_info_clear(&infos[i]);
-    }
-    g_free(entries);
-    g_free(infos);
+    g_free(name);
 }
 
 static void request_list(struct remote_request *request)
@@ -272,9 +256,9 @@ static void request_list(struct remote_request *request)
     bool tickets = request->procedure == REMOTE_TICKETS;
     struct pq_parameters f = {.count = 0};
     pq_add_path(&f, request->name);
-    pq_add_path(&f, request->after);
-    pq_add_number(&f, (int64_t)MIN(request->max, POSTGRESQL_LIST_MAX));
-    postgresql_send(postgresql_of(request), tickets ? PQ_TICKETS : PQ_LIST, &f, 0,
+    pq_add_path(&f, request->listing->after);
+    pq_add_number(&f, request_list_part(request));
+    postgresql_send(postgresql_of(request), tickets ? PQ_TICKETS : PQ_LIST, &f, request->listing->timeout,
                     tickets ? request_on_tickets : request_on_listed, request);
 }
 

@@ -78,7 +78,7 @@ static void revoke_on_found(void *arg, const struct pq_answer *given)
 void pq_revoke(struct remote_request *request)
 {
     struct postgresql *p = postgresql_of(request);
-    struct remote_revocation *v = remote_revocation_new(request, pq_link_timeout(p->link));
+    struct remote_revocation *v = remote_revocation_new(request);
     struct pq_parameters f = {.count = 0};
     pq_add_name(&f, request->name);
     pq_add_nonzero(&f, request->fence);

@@ -228,7 +228,7 @@ void redis_call_end(struct redis *r)
 int64_t redis_request_timeout(const struct redis *r)
 {
     clock_ms silent = redis_conn_counts(r->conn).silent;
-    return silent > 0 && clock_now() - silent >= r->timeout ? MIN(r->timeout, REMOTE_TIMEOUT_AWAY) : 0;
+    return silent > 0 && clock_now() - silent >= r->remote.timeout ? MIN(r->remote.timeout, REMOTE_TIMEOUT_AWAY) : 0;
 }
 
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg)

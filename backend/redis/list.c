@@ -1,8 +1,8 @@
 /* list: the names in a directory.
  *
- * They are noted in order, but some may be left over, by mounts that died.  So they are asked for in parts, and then
- * which of a part are there, which removes the others: no request takes the server long.  All of them together take no
- * longer than one may.  The tickets of a queue come with their descriptions, in one request for each part.
+ * The server has them in order, but mounts that died may have left some.  So names.lua says which of the listed names
+ * are there, and removes the others: no request takes the server long.  The tickets of a queue come with their
+ * descriptions.
  */
 #include <string.h>
 
@@ -11,232 +11,92 @@
 
 #define LIST_PART 500
 
-struct redis_listing {
-    LIST_ENTRY(redis_listing) link; /* r->listings */
-    struct redis *r;
-    char *directory;
-    GBytes *after;    /* the next part begins behind it */
-    const char *last; /* of the names that were listed */
-    size_t max;
-    clock_ms until; /* it is answered by then */
-    GStringChunk *names;
-    GPtrArray *part;  /* names of the present part */
-    GArray *found;    /* struct backend_entry */
-    GPtrArray *infos; /* struct backend_info, of tickets */
-    struct remote_request *request;
-};
-
-static void list_free(struct redis_listing *l)
+static void list_send(struct redis_call *call, struct remote_request *request, redis_answered *answered)
 {
-    LIST_REMOVE(l, link);
-    g_bytes_unref(l->after);
-    g_string_chunk_free(l->names);
-    g_ptr_array_unref(l->part);
-    g_array_unref(l->found);
-    g_ptr_array_unref(l->infos);
-    g_free(l->directory);
-    g_free(l);
-}
-
-void redis_list_end_all(struct redis *r)
-{
-    while (!LIST_EMPTY(&r->listings)) {
-        list_free(LIST_FIRST(&r->listings));
-    }
-}
-
-static void list_complete(struct redis_listing *l, enum backend_result result)
-{
-    const struct backend_entry *entries = (const struct backend_entry *)l->found->data;
-    l->request->on_answer(
-        l->request,
-        &(struct remote_answer){.result = result, .entries = entries, .entry_count = MIN(l->found->len, l->max)});
-    list_free(l);
-}
-
-static void list_send(struct redis_listing *l, struct redis_call *call, redis_answered *answered)
-{
-    redis_call_send(call, MAX(l->until - clock_now(), 1), answered, l);
-}
-
-static void list_ask(struct redis_listing *l);
-
-static void list_continue(struct redis_listing *l)
-{
-    if (l->found->len >= l->max || g_bytes_get_size(l->after) == 0) {
-        list_complete(l, BACKEND_OK);
-    } else {
-        list_ask(l);
-    }
+    redis_call_send(call, request->listing->timeout, answered, request);
 }
 
 static void list_on_types(void *arg, const struct redis_answer *answer)
 {
-    struct redis_listing *l = arg;
-    if (answer->outcome != REMOTE_ANSWERED) {
-        list_complete(l, redis_failure(l->r, answer));
-        return;
-    }
-    for (guint i = 0; i < l->part->len; i++) {
+    struct remote_request *request = arg;
+    struct redis *r = redis_of(request);
+    bool answered = answer->outcome == REMOTE_ANSWERED;
+    for (size_t i = 0; answered && i < LIST_PART && remote_listing_undescribed(request, 0); i++) {
         int64_t type = redis_number(answer->reply, i);
-        const struct backend_entry entry = {.name = l->part->pdata[i],
-                                            .type = type == 1 ? BACKEND_DIRECTORY : BACKEND_LOCK};
-        if (type == 1 || type == 2) {
-            g_array_append_val(l->found, entry);
-        }
+        remote_listing_describe(request, type == 1 ? BACKEND_DIRECTORY : type == 2 ? BACKEND_LOCK : BACKEND_NOTHING);
     }
-    list_continue(l);
+    remote_request_answer(request, answered ? BACKEND_OK : redis_failure(r, answer), answer->sent);
 }
 
-static char *list_path(const struct redis_listing *l, const char *name)
+static void list_ask_types(struct remote_request *request)
 {
-    return *l->directory ? g_strconcat(l->directory, "/", name, NULL) : g_strdup(name);
-}
-
-static bool list_is_listable(const struct redis_listing *l, const char *name)
-{
-    char *path = list_path(l, name);
-    bool allowed = remote_is_component(name) && strcmp(name, l->last) > 0 && redis_key_allowed(&l->r->keys, path);
-    g_free(path);
-    return allowed;
-}
-
-static void list_ask_types(struct redis_listing *l)
-{
-    struct redis_call call = {.r = l->r, .script = REDIS_NAMES};
+    struct redis *r = redis_of(request);
+    struct redis_call call = {.r = r, .script = REDIS_NAMES};
+    const struct backend_entry *entry;
+    guint count = 0;
     for (const char *letter = "lti"; *letter; letter++) {
-        redis_call_key(&call, *letter, l->directory);
+        redis_call_key(&call, *letter, request->name);
     }
     guint begin = redis_call_array(&call, "names");
-    for (guint i = 0; i < l->part->len; i++) {
-        const char *name = l->part->pdata[i];
-        char *path = list_path(l, name);
+    for (; count < LIST_PART && (entry = remote_listing_undescribed(request, count)); count++) {
+        char *path = g_strconcat(request->name, *request->name ? "/" : "", entry->name, NULL);
         redis_call_key(&call, 0, path);
         redis_call_key(&call, 'd', path);
-        pack_text(l->r->packed, name, strlen(name));
+        pack_text(r->packed, entry->name, strlen(entry->name));
         g_free(path);
     }
-    pack_count(l->r->packed, begin, l->part->len);
-    list_send(l, &call, list_on_types);
+    pack_count(r->packed, begin, count);
+    list_send(&call, request, list_on_types);
 }
 
 static void list_on_names(void *arg, const struct redis_answer *answer)
 {
-    struct redis_listing *l = arg;
+    struct remote_request *request = arg;
+    enum backend_result result = redis_result(redis_of(request), answer);
     const redisReply *reply = answer->reply;
-    const char *word = redis_text(reply, 0);
-    if (answer->outcome != REMOTE_ANSWERED) {
-        list_complete(l, redis_failure(l->r, answer));
-        return;
+    for (size_t i = 2; result == BACKEND_OK && i < reply->elements; i++) {
+        remote_listing_add(request, redis_text(reply, i), BACKEND_NOTHING, NULL);
     }
-    if (strcmp(word, "ok") != 0) {
-        list_complete(l, strcmp(word, "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY : BACKEND_MISSING);
-        return;
+    if (result == BACKEND_OK) {
+        remote_listing_end_part(request, redis_text(reply, 1));
     }
-    GBytes *after = redis_bytes(reply, 1, REDIS_CONTENT_MAX), *before = l->after;
-    l->after = g_bytes_compare(after, before) > 0 ? g_bytes_ref(after) : g_bytes_new(NULL, 0);
-    g_bytes_unref(after);
-    g_bytes_unref(before);
-    g_ptr_array_set_size(l->part, 0);
-    for (size_t i = 2; i < reply->elements; i++) {
-        if (list_is_listable(l, redis_text(reply, i))) {
-            l->last = g_string_chunk_insert(l->names, redis_text(reply, i));
-            g_ptr_array_add(l->part, (char *)l->last);
-        }
-    }
-    if (l->part->len > 0) {
-        list_ask_types(l);
-    } else {
-        list_continue(l);
-    }
-}
-
-static void list_info_free(gpointer data)
-{
-    struct backend_info *info = data;
-    g_bytes_unref(info->meta);
-    g_free(info);
+    remote_request_answer(request, result, answer->sent);
 }
 
 static void list_on_tickets(void *arg, const struct redis_answer *answer)
 {
-    struct redis_listing *l = arg;
+    struct remote_request *request = arg;
     const redisReply *reply = answer->reply;
-    if (answer->outcome != REMOTE_ANSWERED) {
-        list_complete(l, redis_failure(l->r, answer));
-        return;
+    bool answered = answer->outcome == REMOTE_ANSWERED;
+    for (size_t i = 1; answered && i + 4 < reply->elements; i += 5) {
+        GBytes *meta = redis_bytes(reply, i + 4, REDIS_META_MAX);
+        struct backend_info info = remote_listing_ticket(
+            request, redis_text(reply, i + 1), redis_number(reply, i + 2) == 0, redis_time(reply, i + 3), meta);
+        remote_listing_add(request, redis_text(reply, i), BACKEND_LOCK, &info);
+        g_bytes_unref(meta);
     }
-    GBytes *before = l->after;
-    l->after = redis_bytes(reply, 0, REDIS_CONTENT_MAX);
-    bool last = g_bytes_compare(l->after, before) <= 0;
-    g_bytes_unref(before);
-    for (size_t i = 1; i + 4 < reply->elements; i += 5) {
-        const char *name = redis_text(reply, i);
-        if (!list_is_listable(l, name) || !remote_is_numbered(name)) {
-            continue;
-        }
-        struct remote_ticket *t = remote_ticket_find(&l->r->remote, redis_text(reply, i + 1));
-        struct backend_info *info = g_new(struct backend_info, 1);
-        *info = (struct backend_info){.type = BACKEND_LOCK,
-                                      .ticket = t && t->state != REMOTE_ACQUIRING ? &t->head : NULL,
-                                      .holders = redis_number(reply, i + 2) ? 0 : 1,
-                                      .acquired = clock_now() - MAX(redis_time(reply, i + 3), 0),
-                                      .meta = redis_bytes(reply, i + 4, REDIS_META_MAX)};
-        l->last = g_string_chunk_insert(l->names, name);
-        const struct backend_entry entry = {.name = l->last, .type = BACKEND_LOCK, .info = info};
-        g_ptr_array_add(l->infos, info);
-        g_array_append_val(l->found, entry);
+    if (answered) {
+        remote_listing_end_part(request, redis_text(reply, 0));
     }
-    if (last) {
-        list_complete(l, BACKEND_OK);
-    } else {
-        list_continue(l);
-    }
-}
-
-static void list_ask_tickets(struct redis_listing *l)
-{
-    struct redis_call call = {.r = l->r, .script = REDIS_TICKETS};
-    for (const char *letter = "ltwi"; *letter; letter++) {
-        redis_call_key(&call, *letter, l->directory);
-    }
-    redis_call_bytes(&call, "after", l->after);
-    redis_call_number(&call, "max", LIST_PART);
-    list_send(l, &call, list_on_tickets);
-}
-
-static void list_ask(struct redis_listing *l)
-{
-    if (l->request->procedure == REMOTE_TICKETS) {
-        list_ask_tickets(l);
-        return;
-    }
-    struct redis_call call = {.r = l->r, .script = REDIS_LIST};
-    redis_call_key(&call, 'l', l->directory);
-    redis_call_key(&call, 'd', l->directory);
-    redis_call_key(&call, 0, l->directory);
-    redis_call_bytes(&call, "after", l->after);
-    redis_call_number(&call, "max", LIST_PART);
-    redis_call_flag(&call, "needed", *l->directory);
-    list_send(l, &call, list_on_names);
+    remote_request_answer(request, answered ? BACKEND_OK : redis_failure(redis_of(request), answer), answer->sent);
 }
 
 void redis_list(struct remote_request *request)
 {
-    struct redis *r = redis_of(request);
-    struct redis_listing *l = g_new0(struct redis_listing, 1);
-    l->r = r;
-    l->request = request;
-    l->directory = g_strdup(request->name);
-    l->after = g_bytes_new(request->after, strlen(request->after));
-    l->names = g_string_chunk_new(4096);
-    l->last = g_string_chunk_insert(l->names, request->after);
-    l->max = MIN(request->max, REDIS_LIST_MAX);
-    int64_t timeout = redis_request_timeout(r);
-    l->until = clock_now() + (timeout ? timeout : r->timeout);
-    l->part = g_ptr_array_new();
-    l->found = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
-    l->infos = g_ptr_array_new_with_free_func(list_info_free);
-    LIST_INSERT_HEAD(&r->listings, l, link);
-    list_ask(l);
+    bool tickets = request->procedure == REMOTE_TICKETS;
+    struct redis_call call = {.r = redis_of(request), .script = tickets ? REDIS_TICKETS : REDIS_LIST};
+    if (remote_listing_undescribed(request, 0)) {
+        list_ask_types(request);
+        return;
+    }
+    for (const char *letter = tickets ? "ltwi" : "ld"; *letter; letter++) {
+        redis_call_key(&call, *letter, request->name);
+    }
+    if (!tickets) {
+        redis_call_key(&call, 0, request->name);
+        redis_call_flag(&call, "needed", *request->name);
+    }
+    redis_call_text(&call, "after", request->listing->after);
+    redis_call_number(&call, "max", LIST_PART);
+    list_send(&call, request, tickets ? list_on_tickets : list_on_names);
 }

@@ -25,7 +25,6 @@
 #include "backend/remote/epoch.h"
 #include "backend/remote/remote.h"
 
-#define REDIS_LIST_MAX 1000
 #define REDIS_CONTENT_MAX 65536 /* bytes, of what a store says */
 #define REDIS_META_MAX 4096
 #define REDIS_COMPLAIN_EVERY 1000 /* ms between logged errors of one kind */
@@ -43,8 +42,7 @@ struct redis {
     struct remote remote;
     struct redis_conn *conn;
     struct redis_keys keys;
-    char mount[24]; /* "lfs:m" and 60 random bits: the mount's channel */
-    LIST_HEAD(, redis_listing) listings;
+    char mount[24];      /* "lfs:m" and 60 random bits: the mount's channel */
     GStringChunk *arena; /* keys and words of the call that is being built */
     GArray *arguments;   /* struct redis_argument: its KEYS, in order */
     GByteArray *packed;  /* its ARGV[1] */
@@ -52,7 +50,6 @@ struct redis {
     char *about;         /* how the mount describes itself: see backend/format.h */
     enum redis_kind kind;
     bool was_up;
-    int64_t timeout;     /* of a request */
     GPtrArray *warnings; /* about INFO, when the server came up last */
     bool warned;         /* the warnings of the first time are logged, by the preflight or here */
     clock_ms complained; /* when the last error was logged */
@@ -203,8 +200,6 @@ void redis_directory_end_all(struct redis *r);
 /* --- list.c --- */
 
 void redis_list(struct remote_request *request);
-/* At the end: completions are not called. */
-void redis_list_end_all(struct redis *r);
 
 /* --- watch.c --- */
 

@@ -171,7 +171,7 @@ static enum recover_outcome recover_answered(struct redis_recovery *recovery, co
         return RECOVER_ANSWERED;
     }
     bool away = answer->outcome == REMOTE_REFUSED || !recovery->answered ||
-                clock_now() - recovery->answered > RECOVER_SILENCE * r->timeout;
+                clock_now() - recovery->answered > RECOVER_SILENCE * r->remote.timeout;
     if (!away && !recovery->failed) {
         return RECOVER_AGAIN;
     }
@@ -291,7 +291,7 @@ static void recover_ask_batch(struct recovery_batch *batch)
         recover_fill(&call, batch->leases);
     }
     redis_call_text(&call, "mount", r->mount);
-    redis_call_send(&call, r->timeout, recover_on_batch, batch);
+    redis_call_send(&call, r->remote.timeout, recover_on_batch, batch);
     batch->recovery->open++;
 }
 
@@ -350,7 +350,7 @@ static void recover_ask_extension(struct recovery_batch *batch)
         pack_text(r->packed, lease->id, strlen(lease->id));
     }
     pack_count(r->packed, begin, batch->leases->len);
-    redis_call_send(&call, r->timeout, recover_on_extended, batch);
+    redis_call_send(&call, r->remote.timeout, recover_on_extended, batch);
     recovery->open++;
 }
 
@@ -433,7 +433,7 @@ static void recover_ask_part(struct redis_recovery *recovery)
     redis_call_key(&call, 'm', NULL);
     redis_call_text(&call, "cursor", recovery->cursor);
     redis_call_number(&call, "max", RECOVER_PART);
-    redis_call_send(&call, recovery->r->timeout, recover_on_part, recovery);
+    redis_call_send(&call, recovery->r->remote.timeout, recover_on_part, recovery);
     recovery->open++;
     recovery->parts++;
 }
@@ -449,7 +449,7 @@ void redis_recover(struct remote *remote, backend_recover_each *found, void *arg
     struct redis *r = (struct redis *)remote;
     bool late = false;
     ev_timer limit;
-    ev_timer_init(&limit, recover_on_limit, (double)r->timeout / 1000, 0);
+    ev_timer_init(&limit, recover_on_limit, (double)r->remote.timeout / 1000, 0);
     limit.data = &late;
     ev_now_update(r->remote.loop);
     ev_timer_start(r->remote.loop, &limit);

@@ -137,7 +137,6 @@ static void redis_free(struct remote *remote, bool holds)
     redis_recover_stop(r);
     redis_uncontended_stop(r);
     redis_directory_end_all(r);
-    redis_list_end_all(r);
     epoch_clear(&r->epoch);
     redis_conn_free(r->conn);
     redis_uncontended_clear(r);
@@ -263,12 +262,11 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->arguments = g_array_new(FALSE, FALSE, sizeof(struct redis_argument));
     r->packed = g_byte_array_new();
     pack_map(r->packed);
-    LIST_INIT(&r->listings);
     redis_keys_set_identity(&r->keys, options->identity ? options->identity : r->mount);
     r->address = redis_uri_show(&conn.uri);
     r->kind = conn.uri.kind;
     r->warned = !options->checked;
-    r->timeout = conn.timeout ? conn.timeout : REDIS_TIMEOUT_DEFAULT;
+    r->remote.timeout = conn.timeout ? conn.timeout : REDIS_TIMEOUT_DEFAULT;
     r->warnings = g_ptr_array_new_with_free_func(g_free);
     conn.channel = r->mount;
     conn.prefix = r->keys.before;

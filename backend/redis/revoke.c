@@ -26,7 +26,7 @@ static void revoke_fill(struct redis_call *call, const struct remote_request *re
     redis_call_unsigned(call, "fence", request->fence);
     redis_call_text(call, "mount", call->r->mount);
     redis_call_unsigned(call, "request", request->serial);
-    redis_call_number(call, "keep", call->r->timeout);
+    redis_call_number(call, "keep", call->r->remote.timeout);
     redis_call_flag(call, "keeps", match);
     if (match && *match->text) {
         redis_call_number(call, "word", match->word);
@@ -72,7 +72,7 @@ static void revoke_on_found(void *arg, const struct redis_answer *answer)
 void redis_revoke(struct remote_request *request)
 {
     struct redis_call call = {.r = redis_of(request), .script = REDIS_REVOKE};
-    struct remote_revocation *v = remote_revocation_new(request, call.r->timeout);
+    struct remote_revocation *v = remote_revocation_new(request);
     revoke_fill(&call, request);
     redis_call_flag(&call, "look", !request->fence);
     redis_call_send(&call, 0, request->fence ? revoke_on_revoked : revoke_on_found, v);

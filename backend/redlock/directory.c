@@ -48,7 +48,7 @@ static void directory_restore(struct redlock_flow *flow)
     const struct remote_directory *d = directory_of(flow);
     if (d) {
         directory_fill(flow->r, flow->name, "make", d);
-        redlock_poll_send(flow->r, NULL, REDLOCK_DIRECTORY, flow->r->timeout);
+        redlock_poll_send(flow->r, NULL, REDLOCK_DIRECTORY, flow->r->remote.timeout);
     }
 }
 
@@ -81,7 +81,7 @@ static void directory_look(struct redlock_flow *flow)
 {
     flow->restore.outdated = false;
     redlock_query_fill(flow->r, flow->name);
-    redlock_flow_poll(flow, REDLOCK_LOOK, flow->r->timeout, directory_on_read);
+    redlock_flow_poll(flow, REDLOCK_LOOK, flow->r->remote.timeout, directory_on_read);
 }
 
 /* A change is sent now: reads that were sent before will not have it. */
@@ -148,7 +148,7 @@ static void directory_make(struct redlock_flow *flow)
     remote_directory_cache_add(&flow->r->remote, flow->name, &d);
     directory_outdate_reads(flow);
     directory_fill(flow->r, flow->name, "make", &d);
-    redlock_flow_poll(flow, REDLOCK_DIRECTORY, flow->r->timeout, directory_on_made);
+    redlock_flow_poll(flow, REDLOCK_DIRECTORY, flow->r->remote.timeout, directory_on_made);
 }
 
 void redlock_mkdir(struct redlock_flow *flow)
@@ -198,13 +198,13 @@ static void directory_on_listed(struct redlock_flow *flow)
     }
     directory_outdate_reads(flow);
     directory_fill(flow->r, flow->name, "remove", &d);
-    redlock_flow_poll(flow, REDLOCK_DIRECTORY, flow->r->timeout, directory_on_removed);
+    redlock_flow_poll(flow, REDLOCK_DIRECTORY, flow->r->remote.timeout, directory_on_removed);
 }
 
 void redlock_rmdir(struct redlock_flow *flow)
 {
     redlock_poll_fill_list(flow->r, flow->name, "", 1000);
-    redlock_flow_poll(flow, REDLOCK_LIST, flow->r->timeout, directory_on_listed);
+    redlock_flow_poll(flow, REDLOCK_LIST, flow->r->remote.timeout, directory_on_listed);
 }
 
 /* --- attributes --- */
@@ -225,5 +225,5 @@ void redlock_set_directory(struct redlock_flow *flow)
     const struct backend_directory *directory = &flow->request->directory;
     const struct remote_directory d = {.mark = (char *)"set", .attributes = *directory, .revision = clock_wall()};
     directory_fill(flow->r, flow->name, "set", &d);
-    redlock_flow_poll(flow, REDLOCK_DIRECTORY, flow->r->timeout, directory_on_set);
+    redlock_flow_poll(flow, REDLOCK_DIRECTORY, flow->r->remote.timeout, directory_on_set);
 }

@@ -69,7 +69,7 @@ int64_t redlock_flow_pause(struct redlock *r, int64_t waited)
 
 int64_t redlock_flow_timeout(const struct redlock *r, int64_t ttl)
 {
-    return MIN(r->timeout, MAX(ttl / SHARE, MIN(ttl / 2, TIMEOUT_SHORT)));
+    return MIN(r->remote.timeout, MAX(ttl / SHARE, MIN(ttl / 2, TIMEOUT_SHORT)));
 }
 
 char *redlock_flow_digest(const char *id)

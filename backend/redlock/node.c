@@ -49,7 +49,7 @@ static const struct redlock_node *node_twin(const struct redlock_node *node, con
 {
     for (unsigned i = 0; i < node->r->count; i++) {
         const struct redlock_node *other = &node->r->nodes[i];
-        bool there = redlock_node_is_up(other) || clock_now() - other->greeted <= 2 * node->r->timeout;
+        bool there = redlock_node_is_up(other) || clock_now() - other->greeted <= 2 * node->r->remote.timeout;
         if (other != node && there && g_strcmp0(other->run_id, run_id) == 0) {
             return other;
         }

@@ -208,7 +208,7 @@ void redlock_poll_send(struct redlock *r, struct redlock_flow *flow, enum redloc
         struct redlock_ballot *ballot = &poll->ballots[i];
         bool up = redlock_node_is_up(node);
         clock_ms silent = redis_conn_counts(node->conn).silent;
-        bool away = !up && silent > 0 && clock_now() - silent >= r->timeout;
+        bool away = !up && silent > 0 && clock_now() - silent >= r->remote.timeout;
         ballot->poll = poll;
         redlock_node_stamp(node);
         poll->open++;
@@ -216,7 +216,7 @@ void redlock_poll_send(struct redlock *r, struct redlock_flow *flow, enum redloc
                                      (const struct redis_argument *)r->arguments->data, r->arguments->len,
                                      up     ? timeout
                                      : away ? REMOTE_TIMEOUT_AWAY
-                                            : MAX(timeout, r->timeout), /* it may be connecting */
+                                            : MAX(timeout, r->remote.timeout), /* it may be connecting */
                                      poll_on_answer, ballot);
     }
     r->key_count = 0;

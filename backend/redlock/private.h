@@ -76,7 +76,6 @@ struct redlock {
     GArray *arguments;   /* struct redis_argument: its KEYS, then ARGV */
     guint key_count;
     GRand *random;
-    int64_t timeout; /* of a request to one server */
     int64_t longest; /* the longest term that was requested */
     int64_t grace;   /* or 0 */
     uint64_t revisions, order;

@@ -159,7 +159,7 @@ void redlock_query_fill(struct redlock *r, const char *name)
 static void query_look(struct redlock_flow *flow)
 {
     redlock_query_fill(flow->r, flow->name);
-    redlock_flow_poll(flow, REDLOCK_LOOK, flow->r->timeout, query_on_looked);
+    redlock_flow_poll(flow, REDLOCK_LOOK, flow->r->remote.timeout, query_on_looked);
 }
 
 void redlock_stat(struct redlock_flow *flow)
@@ -202,58 +202,53 @@ static int query_compare_names(gconstpointer a, gconstpointer b)
     return strcmp(x->name, y->name);
 }
 
-/* All names that any server has, each once, in order: struct backend_entry, whose names are in `kept`. */
-static GArray *query_merge_names(const struct redlock_flow *flow, GStringChunk *kept)
+/* All names that any server has, in order. */
+static void query_add_names(const struct redlock_flow *flow)
 {
-    GHashTable *seen = g_hash_table_new(g_str_hash, g_str_equal);
     GArray *entries = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
+    GStringChunk *names = g_string_chunk_new(1024);
     for (unsigned i = 0; i < flow->r->count; i++) {
         const struct redlock_ballot *ballot = &flow->poll->ballots[i];
-        bool names = strcmp(redlock_ballot_text(ballot, 0), "names") == 0;
-        for (guint k = 1; names && k < ballot->words->len; k++) {
+        bool lists = strcmp(redlock_ballot_text(ballot, 0), "names") == 0;
+        for (guint k = 1; lists && k < ballot->words->len; k++) {
             const char *said = redlock_ballot_text(ballot, k), *slash = strchrnul(said, '/');
-            char *name = g_string_chunk_insert_len(kept, said, slash - said);
-            struct backend_entry entry = {.name = name, .type = *slash ? BACKEND_DIRECTORY : BACKEND_LOCK};
-            if (*name && strlen(name) <= 255 && !(*slash && slash[1]) && g_hash_table_add(seen, name)) {
+            struct backend_entry entry = {.name = g_string_chunk_insert_len(names, said, slash - said),
+                                          .type = *slash ? BACKEND_DIRECTORY : BACKEND_LOCK};
+            if (!*slash || !slash[1]) {
                 g_array_append_val(entries, entry);
             }
         }
     }
-    g_hash_table_unref(seen);
     g_array_sort(entries, query_compare_names);
-    return entries;
-}
-
-static void query_answer_list(struct redlock_flow *flow, enum backend_result result)
-{
-    struct remote_request *request = flow->request;
-    GStringChunk *kept = g_string_chunk_new(1024);
-    GArray *entries = query_merge_names(flow, kept);
-    request->on_answer(request, &(struct remote_answer){.result = result,
-                                                        .entries = (struct backend_entry *)entries->data,
-                                                        .entry_count = MIN(entries->len, request->max)});
+    for (guint i = 0; i < entries->len; i++) {
+        const struct backend_entry *entry = &g_array_index(entries, struct backend_entry, i);
+        remote_listing_add(flow->request, entry->name, entry->type, NULL); /* the first of this name */
+    }
     g_array_unref(entries);
-    g_string_chunk_free(kept);
-    redlock_flow_end(flow, true);
+    g_string_chunk_free(names);
 }
 
 static void query_on_listed(struct redlock_flow *flow)
 {
+    struct remote_request *request = flow->request;
     const char *word;
     enum vote_verdict verdict = redlock_query_verdict(flow, "missing", &word);
     if (verdict == VOTE_OPEN) {
         return;
     }
-    bool answered = verdict != VOTE_AWAY;
-    bool names = verdict == VOTE_WON && strcmp(word, "names") == 0;
-    query_answer_list(flow, names                                                      ? BACKEND_OK
-                            : verdict == VOTE_WON && strcmp(word, "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY
-                            : answered                                                 ? BACKEND_MISSING
-                                                                                       : BACKEND_UNREACHABLE);
+    enum backend_result result = verdict == VOTE_AWAY ? BACKEND_UNREACHABLE : BACKEND_MISSING;
+    if (verdict == VOTE_WON && strcmp(word, "names") == 0) {
+        query_add_names(flow); /* each server gave as many as were requested: there is no other part */
+        result = BACKEND_OK;
+    } else if (verdict == VOTE_WON && strcmp(word, "notdirectory") == 0) {
+        result = BACKEND_NOT_DIRECTORY;
+    }
+    redlock_flow_end(flow, true);
+    remote_request_answer(request, result, 0);
 }
 
 void redlock_list(struct redlock_flow *flow)
 {
-    redlock_poll_fill_list(flow->r, flow->name, flow->request->after, flow->request->max);
-    redlock_flow_poll(flow, REDLOCK_LIST, flow->r->timeout, query_on_listed);
+    redlock_poll_fill_list(flow->r, flow->name, flow->request->listing->after, flow->request->listing->max);
+    redlock_flow_poll(flow, REDLOCK_LIST, flow->r->remote.timeout, query_on_listed);
 }

@@ -166,7 +166,7 @@ static void recover_ask_lock(struct redlock_flow *flow)
     redlock_poll_fill_note(r, flow->recovery.former, flow->name);
     redlock_poll_fill_note(r, flow->id, flow->name);
     redlock_poll_number(r, flow->recovery.pid);
-    redlock_flow_poll(flow, REDLOCK_RECOVER, r->timeout, recover_on_lock);
+    redlock_flow_poll(flow, REDLOCK_RECOVER, r->remote.timeout, recover_on_lock);
 }
 
 /* A server may hold anything. */
@@ -281,7 +281,7 @@ static void recover_ask_notes(struct redlock_flow *flow)
     redlock_poll_fill_mine(r);
     redlock_poll_number(r, first);
     redlock_poll_number(r, first + RECOVER_PART - 1);
-    redlock_flow_poll(flow, REDLOCK_MINE, r->timeout, recover_on_notes);
+    redlock_flow_poll(flow, REDLOCK_MINE, r->remote.timeout, recover_on_notes);
 }
 
 /* --- the beginning --- */
@@ -301,7 +301,7 @@ void redlock_recover(struct remote *remote, backend_recover_each *found, void *a
     if (!r->notes) {
         return;
     }
-    ev_timer_init(&limit, recover_on_limit, (double)r->timeout / 1000, 0);
+    ev_timer_init(&limit, recover_on_limit, (double)r->remote.timeout / 1000, 0);
     limit.data = &late;
     ev_now_update(remote->loop);
     ev_timer_start(remote->loop, &limit);

@@ -243,7 +243,7 @@ static void redlock_add_nodes(struct redlock *r, const struct redlock_options *o
         conn.uri = *uri;
         conn.channel = r->channel;
         conn.greet = &redlock_scripts[REDLOCK_GREET];
-        conn.timeout = r->timeout;
+        conn.timeout = r->remote.timeout;
         conn.seed = options->seed + i;
         r->nodes[i] = (struct redlock_node){
             .r = r,
@@ -292,7 +292,8 @@ int redlock_new(const struct redlock_options *options, struct backend **ret, cha
     r->arena = g_string_chunk_new(4096);
     r->arguments = g_array_new(FALSE, FALSE, sizeof(struct redis_argument));
     r->random = g_rand_new_with_seed(options->seed);
-    r->timeout = options->conn.timeout ? options->conn.timeout : CLAMP(options->ttl / SHARE, TIMEOUT_MIN, TIMEOUT_MAX);
+    r->remote.timeout =
+        options->conn.timeout ? options->conn.timeout : CLAMP(options->ttl / SHARE, TIMEOUT_MIN, TIMEOUT_MAX);
     r->longest = MIN(options->ttl, REDLOCK_LONGEST);
     r->grace = options->grace;
     r->changed = clock_now();

@@ -46,7 +46,7 @@ static void revoke_release(struct redlock_flow *flow, const char *digest, const 
     bool guards = holder->kind != BACKEND_PROVISIONAL && !redlock_is_guard(flow->id);
     redlock_poll_fill_release(flow->r, flow->name, digest, flow->request->fence ? "released" : "broken", holder->fence,
                               guards ? backend_parse_guard(holder->meta) : 0, flow->id);
-    redlock_flow_poll(flow, REDLOCK_RELEASE, flow->r->timeout, revoke_on_released);
+    redlock_flow_poll(flow, REDLOCK_RELEASE, flow->r->remote.timeout, revoke_on_released);
 }
 
 /* Must this holder end?  If not, flow->result says why. */
@@ -89,7 +89,7 @@ static void revoke_look(struct redlock_flow *flow)
 {
     flow->revoke.holder_read = true;
     redlock_query_fill(flow->r, flow->name);
-    redlock_flow_poll(flow, REDLOCK_LOOK, flow->r->timeout, revoke_on_looked);
+    redlock_flow_poll(flow, REDLOCK_LOOK, flow->r->remote.timeout, revoke_on_looked);
 }
 
 static void revoke_on_refused(struct redlock_flow *flow)

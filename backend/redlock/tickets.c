@@ -103,7 +103,7 @@ static void tickets_send_release(struct redlock_flow *flow)
 {
     char *digest = redlock_flow_digest(flow->id);
     redlock_poll_fill_release(flow->r, flow->name, digest, "", 0, 0, flow->id);
-    redlock_flow_poll(flow, REDLOCK_RELEASE, flow->r->timeout, tickets_on_released);
+    redlock_flow_poll(flow, REDLOCK_RELEASE, flow->r->remote.timeout, tickets_on_released);
     g_free(digest);
 }
 

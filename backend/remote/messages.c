@@ -36,12 +36,12 @@ static void revocation_on_limit(struct ev_loop *loop, ev_timer *timer, int event
     remote_revocation_complete(timer->data, BACKEND_OK);
 }
 
-struct remote_revocation *remote_revocation_new(struct remote_request *request, int64_t timeout)
+struct remote_revocation *remote_revocation_new(struct remote_request *request)
 {
     struct remote_revocation *v = g_new0(struct remote_revocation, 1);
     v->request = request;
     v->ends = g_ptr_array_new_with_free_func(g_free);
-    v->until = clock_now() + timeout;
+    v->until = clock_now() + request->r->timeout;
     ev_timer_init(&v->limit, revocation_on_limit, REVOCATION_CONFIRM_MAX, 0);
     v->limit.data = v;
     LIST_INSERT_HEAD(&request->r->revocations, v, link);

@@ -121,11 +121,8 @@ static void operations_rename(struct backend *b, struct backend_ticket *ticket, 
 
 static void operations_on_answer(struct remote_request *request, const struct remote_answer *answer)
 {
-    bool ok = answer->result == BACKEND_OK;
     if (request->procedure == REMOTE_TEST || request->procedure == REMOTE_STAT) {
-        request->known(request->arg, answer->result, ok ? answer->info : NULL);
-    } else if (request->procedure == REMOTE_LIST || request->procedure == REMOTE_TICKETS) {
-        request->listed(request->arg, answer->result, answer->entries, ok ? answer->entry_count : 0);
+        request->known(request->arg, answer->result, answer->result == BACKEND_OK ? answer->info : NULL);
     } else if (request->done) {
         request->done(request->arg, answer->result);
     }
@@ -203,9 +200,7 @@ static void operations_send_list(struct remote *r, enum remote_procedure procedu
     }
     struct remote_request *request = operations_request(r, procedure, directory, arg);
     request->listed = done;
-    request->after = g_strdup(after);
-    request->max = max;
-    operations_send(request);
+    remote_listing_start(request, after, max);
 }
 
 static void operations_list(struct backend *b, const char *directory, const char *after, size_t max,

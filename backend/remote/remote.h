@@ -23,6 +23,7 @@
  * acquire.c     takes locks, waits for them and claims them; the heartbeat of waiters
  * background.c  renewals and releases, which nobody waits for; ends of tickets
  * deadlock.c    cycles of waits
+ * listing.c     the names in a directory
  * watch.c       names that others hold, whose end the file system must know
  * directory_cache.c  the directories that this mount has seen
  * ticket.c      tickets, their states and times; requests
@@ -136,7 +137,7 @@ enum remote_procedure {
     REMOTE_REVOKE,        /* `fence`, `match`: see backend_revoke */
     REMOTE_TEST,          /* `claim`: see backend_test.  `info` */
     REMOTE_STAT,          /* see backend_stat.  `info` */
-    REMOTE_LIST,          /* `after`, `max`: see backend_list.  `entries` */
+    REMOTE_LIST,          /* a part of `listing`: see backend_list and listing.c */
     REMOTE_TICKETS,       /* the same: see backend_tickets.  Of a store with BACKEND_CAN_SEQUENCE */
     REMOTE_MKDIR,         /* `directory` */
     REMOTE_RMDIR,
@@ -159,16 +160,26 @@ struct remote_answer {
     clock_ms sent;              /* before the attempt that was answered (or the last one) was sent */
     bool repeated;              /* an earlier attempt may have been carried out, too */
     /* Valid during the call only. */
-    uint64_t fence;                      /* of acquire and rename; 0: unchanged */
-    const char *id;                      /* OK of acquire: the ticket id under which it holds; NULL: its own */
-    const GArray *segments;              /* OK of acquire with BACKEND_CAN_RANGE: what its lock owner holds; or NULL */
-    const char *leaf;                    /* OK and QUEUED of a sequence ticket: its name; NULL: unchanged */
-    int64_t rank;                        /* QUEUED: tickets before it; negative: it does not wait */
-    int64_t wait;                        /* QUEUED: ms until the holder's deadline; negative: not known */
-    bool foreign;                        /* QUEUED: the holder is another client of the store, no mount */
-    const struct backend_info *info;     /* BUSY of acquire: the holder; OK of stat and test */
-    const struct backend_entry *entries; /* OK of list, in order */
-    size_t entry_count;
+    uint64_t fence;                  /* of acquire and rename; 0: unchanged */
+    const char *id;                  /* OK of acquire: the ticket id under which it holds; NULL: its own */
+    const GArray *segments;          /* OK of acquire with BACKEND_CAN_RANGE: what its lock owner holds; or NULL */
+    const char *leaf;                /* OK and QUEUED of a sequence ticket: its name; NULL: unchanged */
+    int64_t rank;                    /* QUEUED: tickets before it; negative: it does not wait */
+    int64_t wait;                    /* QUEUED: ms until the holder's deadline; negative: not known */
+    bool foreign;                    /* QUEUED: the holder is another client of the store, no mount */
+    const struct backend_info *info; /* BUSY of acquire: the holder; OK of stat and test */
+};
+
+/* What a LIST or TICKETS request has found. */
+struct remote_listing {
+    char *after; /* names up to this one are listed, or not wanted */
+    size_t max;
+    bool more; /* the store may have names after it */
+    clock_ms until;
+    int64_t timeout; /* of the part that is requested, ms; 0: the store's own */
+    GStringChunk *names;
+    GArray *entries; /* struct backend_entry, in the order of their names */
+    guint described; /* so many have their type */
 };
 
 /* A pending request; or REMOTE_NO_PROCEDURE: what a store keeps while it waits for an answer that concerns nobody else,
@@ -224,8 +235,7 @@ struct remote_request {
     struct backend_claim claim;         /* of test */
     uint64_t fence;                     /* of revoke */
     struct backend_match *match;        /* of revoke; NULL: all match */
-    char *after;                        /* of list */
-    size_t max;                         /* of list */
+    struct remote_listing *listing;     /* of list and tickets */
     bool verified;                      /* of test and stat: it was sent again to verify the answer */
     struct backend_directory directory; /* of mkdir and set_directory; meta is a reference */
 };
@@ -285,6 +295,7 @@ struct remote {
     struct ev_loop *loop;
     const struct backend_events *events;
     void *context;
+    int64_t timeout;     /* of a request over all its attempts, ms; the store sets it */
     ev_io alarm;         /* a timerfd on CLOCK_BOOTTIME, which runs during suspend */
     clock_ms armed;      /* when it fires; CLOCK_NEVER: not */
     GHashTable *tickets; /* ticket id -> struct remote_ticket */
@@ -332,8 +343,7 @@ struct remote_revocation {
     ev_timer limit;
 };
 
-/* `timeout`: ms for all requests to the store. */
-struct remote_revocation *remote_revocation_new(struct remote_request *request, int64_t timeout);
+struct remote_revocation *remote_revocation_new(struct remote_request *request);
 void remote_revocation_add(struct remote_revocation *v, const char *id);
 /* The store has ended the tickets, and so many other mounts must confirm.  Frees it when they have. */
 void remote_revocation_wait(struct remote_revocation *v, int64_t others);
@@ -433,6 +443,26 @@ void remote_report_expired(struct remote *r, const char *name);
 /* A cycle of waits of lock owners of this mount that begins with this one. */
 bool remote_deadlocked(struct remote *r, const struct remote_ticket *t);
 
+/* --- listing.c --- */
+
+/* Sends a LIST or TICKETS request, and calls `listed`. */
+void remote_listing_start(struct remote_request *request, const char *after, size_t max);
+/* For stores, which send one part at a time: if there are names without a type they describe some, else they list names
+ * after listing->after; then they answer without values.  Names come in their order; this ignores others, and those
+ * that no mount can have.  `type`: BACKEND_NOTHING: not known yet.  `info`: of a ticket, or NULL; copied, without
+ * content. */
+void remote_listing_add(struct remote_request *request, const char *name, enum backend_type type,
+                        const struct backend_info *info);
+/* The names up to `last` are listed, and there may be others.  "", or no call: these were all. */
+void remote_listing_end_part(struct remote_request *request, const char *last);
+/* The info of a ticket that the store describes: `age` in ms; `meta` is borrowed. */
+struct backend_info remote_listing_ticket(struct remote_request *request, const char *id, bool holds, int64_t age,
+                                          GBytes *meta);
+/* The name with this index among those without a type; NULL: none. */
+struct backend_entry *remote_listing_undescribed(const struct remote_request *request, guint index);
+/* The first name without a type has this one.  BACKEND_NOTHING: it is not there. */
+void remote_listing_describe(struct remote_request *request, enum backend_type type);
+
 /* --- watch.c --- */
 
 /* See backend_watch. */
@@ -454,6 +484,7 @@ void remote_watch_clear(struct remote *r);
 struct remote_request *remote_request_new(struct remote *r, enum remote_procedure procedure,
                                           const struct remote_ticket *t, const char *name);
 void remote_request_free(struct remote_request *request);
+void remote_listing_free_info(struct backend_entry *entry);
 /* With references to the values. */
 void remote_request_set_change(struct remote_request *request, const struct backend_change *change);
 /* See remote_store.send. */

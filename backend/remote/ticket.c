@@ -76,6 +76,27 @@ struct remote_request *remote_request_new(struct remote *r, enum remote_procedur
     return request;
 }
 
+void remote_listing_free_info(struct backend_entry *entry)
+{
+    if (entry->info) {
+        remote_info_clear((struct backend_info *)entry->info);
+        g_free((struct backend_info *)entry->info);
+    }
+}
+
+static void ticket_free_listing(struct remote_listing *listing)
+{
+    for (guint i = 0; listing && i < listing->entries->len; i++) {
+        remote_listing_free_info(&g_array_index(listing->entries, struct backend_entry, i));
+    }
+    if (listing) {
+        g_array_unref(listing->entries);
+        g_string_chunk_free(listing->names);
+        g_free(listing->after);
+        g_free(listing);
+    }
+}
+
 void remote_request_free(struct remote_request *request)
 {
     LIST_REMOVE(request, link);
@@ -88,7 +109,7 @@ void remote_request_free(struct remote_request *request)
     g_clear_pointer(&request->update.change.content, g_bytes_unref);
     g_free(request->replaced);
     g_free(request->match);
-    g_free(request->after);
+    ticket_free_listing(request->listing);
     g_clear_pointer(&request->directory.meta, g_bytes_unref);
     g_free(request);
 }

@@ -17,27 +17,9 @@ struct query_name_flow {
     struct backend_info info;
 };
 
-/* Lists the names in a directory. */
-struct query_list_flow {
-    struct zk_batch batch;
-    char *name;
-    char *after; /* skips names up to this one */
-    size_t max;
-    bool tickets;       /* only those of the queue, each with its info */
-    GHashTable *first;  /* the first tickets of its queue, as many as its width: they hold */
-    GPtrArray *names;   /* its nodes after `after`, in order */
-    guint looked_at;    /* how many of `names` are done */
-    GPtrArray *entries; /* struct backend_entry */
-};
-
 static struct query_name_flow *query_name_of(struct zk_batch *batch)
 {
     return (struct query_name_flow *)batch;
-}
-
-static struct query_list_flow *query_list_of(struct zk_batch *batch)
-{
-    return (struct query_list_flow *)batch;
 }
 
 static void query_clear_name(struct zk_batch *batch)
@@ -46,16 +28,6 @@ static void query_clear_name(struct zk_batch *batch)
     g_free(flow->name);
     g_free(flow->parent);
     node_data_clear(&flow->data);
-}
-
-static void query_clear_list(struct zk_batch *batch)
-{
-    struct query_list_flow *flow = query_list_of(batch);
-    g_free(flow->name);
-    g_free(flow->after);
-    g_clear_pointer(&flow->first, g_hash_table_unref);
-    g_clear_pointer(&flow->names, g_ptr_array_unref);
-    g_clear_pointer(&flow->entries, g_ptr_array_unref);
 }
 
 static void query_finish(struct zk_batch *batch, enum backend_result result, const struct backend_info *info)
@@ -265,58 +237,12 @@ void query_start_about(struct remote_request *request)
 
 /* --- a directory's names --- */
 
-static void query_entry_free(gpointer data)
-{
-    struct backend_entry *entry = data;
-    if (entry->info) {
-        g_bytes_unref(entry->info->meta);
-        g_free((struct backend_info *)entry->info);
-    }
-    g_free((char *)entry->name);
-    g_free(entry);
-}
-
 static void query_finish_list(struct zk_batch *batch, enum backend_result result)
 {
-    const struct query_list_flow *flow = query_list_of(batch);
     struct remote_request *request = batch->request;
-    GArray *entries = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
-    for (guint i = 0; i < flow->entries->len; i++) {
-        g_array_append_val(entries, *(struct backend_entry *)flow->entries->pdata[i]);
-    }
     batch->request = NULL;
-    request->on_answer(request, &(struct remote_answer){.result = result,
-                                                        .entries = (struct backend_entry *)entries->data,
-                                                        .entry_count = entries->len});
-    g_array_unref(entries);
+    remote_request_answer(request, result, batch->begun);
     batch_end(batch);
-}
-
-static void query_on_part(struct zk_batch *batch);
-
-/* Reads the next names, QUERY_PART at a time, until there are `max`. */
-static void query_next_part(struct zk_batch *batch)
-{
-    const struct query_list_flow *flow = query_list_of(batch);
-    if (flow->looked_at >= flow->names->len || flow->entries->len >= flow->max) {
-        query_finish_list(batch, BACKEND_OK);
-        return;
-    }
-    for (guint i = 0; i < QUERY_PART && flow->looked_at + i < flow->names->len; i++) {
-        const char *leaf = flow->names->pdata[flow->looked_at + i];
-        char *path = node_child(batch->path, leaf);
-        int32_t number;
-        if (flow->tickets) {
-            batch_get(batch, path);
-        } else if (node_parse_number(leaf, &number)) {
-            batch_exists(batch, path);
-        } else {
-            batch_get(batch, path);
-            batch_children(batch, path, false);
-        }
-        g_free(path);
-    }
-    batch_then(batch, query_on_part);
 }
 
 /* Does this node have tickets? */
@@ -328,44 +254,57 @@ static bool query_is_lock(const struct zk_reply *list)
     return is;
 }
 
-/* The info of a ticket, for its entry. */
-static struct backend_info *query_ticket_info(struct zk_batch *batch, const char *leaf, const struct zk_data *data,
-                                              const struct Stat *stat)
+/* Completes the info of a ticket, whose `holders` is known. */
+static void query_describe_ticket(struct zk_batch *batch, const struct zk_data *data, const struct Stat *stat,
+                                  struct backend_info *info)
 {
-    struct backend_info *info = g_new0(struct backend_info, 1);
     query_describe(batch->z, data, stat, info);
     info->meta = info->meta ? g_bytes_ref(info->meta) : NULL;
     info->content = NULL;
-    info->holders =
-        (info->ticket ? info->ticket->held : g_hash_table_contains(query_list_of(batch)->first, leaf)) ? 1 : 0;
-    return info;
+    info->holders = info->ticket ? info->ticket->held : info->holders;
 }
 
 static void query_on_part(struct zk_batch *batch)
 {
-    struct query_list_flow *flow = query_list_of(batch);
-    guint answer = 0;
-    while (answer < batch->replies->len && flow->entries->len < flow->max) {
-        const struct zk_reply *reply = batch_reply(batch, answer++);
-        const char *leaf = flow->names->pdata[flow->looked_at++];
+    struct remote_request *request = batch->request;
+    const struct backend_entry *entry;
+    for (guint i = 0; i < batch->replies->len && (entry = remote_listing_undescribed(request, 0));) {
+        const struct zk_reply *reply = batch_reply(batch, i++);
         struct zk_data data;
         int32_t number;
         bool queues =
-            !flow->tickets && !node_parse_number(leaf, &number) && query_is_lock(batch_reply(batch, answer++));
+            !entry->info && !node_parse_number(entry->name, &number) && query_is_lock(batch_reply(batch, i++));
         node_decode(reply->data, &data);
         bool is_there = reply->rc == ZOK && (data.directory || reply->stat.ephemeralOwner || queues);
-        if (is_there) {
-            struct backend_entry *entry = g_new(struct backend_entry, 1);
-            *entry = (struct backend_entry){.name = g_strdup(leaf),
-                                            .type = data.directory ? BACKEND_DIRECTORY : BACKEND_LOCK};
-            if (flow->tickets) {
-                entry->info = query_ticket_info(batch, leaf, &data, &reply->stat);
-            }
-            g_ptr_array_add(flow->entries, entry);
+        if (is_there && entry->info) {
+            query_describe_ticket(batch, &data, &reply->stat, (struct backend_info *)entry->info);
         }
+        remote_listing_describe(request, !is_there        ? BACKEND_NOTHING
+                                         : data.directory ? BACKEND_DIRECTORY
+                                                          : BACKEND_LOCK);
         node_data_clear(&data);
     }
-    query_next_part(batch);
+    query_finish_list(batch, BACKEND_OK);
+}
+
+/* Reads the next names. */
+static void query_read_part(struct zk_batch *batch)
+{
+    const struct backend_entry *entry;
+    for (guint i = 0; i < QUERY_PART && (entry = remote_listing_undescribed(batch->request, i)); i++) {
+        char *path = node_child(batch->path, entry->name);
+        int32_t number;
+        if (!entry->info && node_parse_number(entry->name, &number)) {
+            batch_exists(batch, path);
+        } else {
+            batch_get(batch, path);
+            if (!entry->info) {
+                batch_children(batch, path, false);
+            }
+        }
+        g_free(path);
+    }
+    batch_then(batch, query_on_part);
 }
 
 static int query_compare(gconstpointer a, gconstpointer b)
@@ -373,54 +312,56 @@ static int query_compare(gconstpointer a, gconstpointer b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static void query_note_first(struct query_list_flow *flow, char *const *children, uint32_t width)
+/* The first tickets of a queue, as many as its width: they hold.  Borrows the names. */
+static GHashTable *query_first(GPtrArray *queue, uint32_t width)
+{
+    GHashTable *first = g_hash_table_new(g_str_hash, g_str_equal);
+    for (guint i = 0; i < MIN(queue->len, MAX(width, 1)); i++) {
+        g_hash_table_add(first, queue->pdata[i]);
+    }
+    return first;
+}
+
+/* The names, without their types. */
+static void query_add_names(struct remote_request *request, char **children, uint32_t width)
 {
     GPtrArray *queue = node_queue(children);
-    g_clear_pointer(&flow->first, g_hash_table_unref);
-    flow->first = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    for (guint i = 0; i < MIN(queue->len, MAX(width, 1)); i++) {
-        g_hash_table_add(flow->first, g_strdup(queue->pdata[i]));
+    GHashTable *first = query_first(queue, width);
+    qsort(children, g_strv_length(children), sizeof *children, query_compare);
+    for (char **child = children; *child; child++) {
+        struct backend_info ticket = {.holders = g_hash_table_contains(first, *child) ? 1 : 0};
+        if (*request->name || !node_is_hidden((struct zookeeper *)request->r, *child)) {
+            remote_listing_add(request, *child, BACKEND_NOTHING, request->procedure == REMOTE_TICKETS ? &ticket : NULL);
+        }
     }
+    g_hash_table_unref(first);
     g_ptr_array_unref(queue);
 }
 
 static void query_on_children(struct zk_batch *batch)
 {
-    struct query_list_flow *flow = query_list_of(batch);
+    struct remote_request *request = batch->request;
     const struct zk_reply *list = batch_reply(batch, 1), *get = batch_reply(batch, 2);
     struct zk_data data;
     node_decode(get->data, &data);
-    bool directory = data.directory || !*flow->name;
-    uint32_t width = data.attributes.width;
+    bool directory = data.directory || !*request->name;
+    bool held = list->rc == ZOK && (list->stat.numChildren > 0 || list->stat.ephemeralOwner);
+    if (list->rc == ZOK && directory) {
+        query_add_names(request, list->children, data.attributes.width);
+    }
+    query_finish_list(batch, list->rc != ZOK ? batch_result(batch, list->rc)
+                             : directory     ? BACKEND_OK
+                             : held          ? BACKEND_NOT_DIRECTORY
+                                             : BACKEND_MISSING);
     node_data_clear(&data);
-    g_clear_pointer(&flow->names, g_ptr_array_unref);
-    g_clear_pointer(&flow->entries, g_ptr_array_unref);
-    flow->names = g_ptr_array_new_with_free_func(g_free);
-    flow->entries = g_ptr_array_new_with_free_func(query_entry_free);
-    flow->looked_at = 0;
-    if (list->rc != ZOK || !directory) {
-        bool held = list->rc == ZOK && (list->stat.numChildren > 0 || list->stat.ephemeralOwner);
-        query_finish_list(batch, list->rc != ZOK ? batch_result(batch, list->rc)
-                                 : held          ? BACKEND_NOT_DIRECTORY
-                                                 : BACKEND_MISSING);
-        return;
-    }
-    query_note_first(flow, list->children, width);
-    for (guint i = 0; list->children[i]; i++) {
-        int32_t number;
-        bool hidden = !*flow->name && node_is_hidden(batch->z, list->children[i]);
-        bool nameable = strlen(list->children[i]) <= NAME_MAX && node_is_name(list->children[i]);
-        bool wanted = !flow->tickets || node_parse_number(list->children[i], &number);
-        if (!hidden && nameable && wanted && strcmp(list->children[i], flow->after) > 0) {
-            g_ptr_array_add(flow->names, g_strdup(list->children[i]));
-        }
-    }
-    g_ptr_array_sort(flow->names, query_compare);
-    query_next_part(batch);
 }
 
 static void query_begin_list(struct zk_batch *batch)
 {
+    if (remote_listing_undescribed(batch->request, 0)) {
+        query_read_part(batch);
+        return;
+    }
     batch_sync(batch, batch->path);
     batch_children(batch, batch->path, false);
     batch_get(batch, batch->path);
@@ -429,14 +370,8 @@ static void query_begin_list(struct zk_batch *batch)
 
 void query_start_list(struct remote_request *request)
 {
-    static const struct zk_flow list = {sizeof(struct query_list_flow), .begin = query_begin_list,
-                                        .failed = query_failed, .clear = query_clear_list};
-    struct zookeeper *z = (struct zookeeper *)request->r;
-    struct query_list_flow *flow = batch_new(z, &list, request);
-    flow->name = g_strdup(request->name);
-    flow->batch.path = node_path(z, request->name);
-    flow->after = g_strdup(request->after);
-    flow->max = request->max;
-    flow->tickets = request->procedure == REMOTE_TICKETS;
-    batch_start(&flow->batch, 0);
+    static const struct zk_flow list = {sizeof(struct zk_batch), .begin = query_begin_list, .failed = query_failed};
+    struct zk_batch *batch = batch_new((struct zookeeper *)request->r, &list, request);
+    batch->path = node_path((struct zookeeper *)request->r, request->name);
+    batch_start(batch, request->listing->timeout);
 }

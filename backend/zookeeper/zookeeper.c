@@ -162,6 +162,7 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
     z->chroot = g_strdup(options->uri->chroot);
     z->digest = g_strdup(options->digest);
     z->kazoo = options->kazoo;
+    z->remote.timeout = ZOOKEEPER_TIMEOUT;
     z->session_timeout = CLAMP(2 * options->ttl + 2000, 4000, 120000);
     z->address = zookeeper_show(options->uri);
     z->nodes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, node_free);

@@ -124,8 +124,8 @@ static void encode(GString *line, const struct remote_request *request, const st
         add_number(line, "matching", request->match != NULL);
         break;
     case REMOTE_LIST:
-        add(line, "after", request->after);
-        add_number(line, "max", (int64_t)MIN(request->max, 1000));
+        add(line, "after", request->listing->after);
+        add_number(line, "max", (int64_t)MIN(request->listing->max, 1000));
         break;
     case REMOTE_MKDIR:
     case REMOTE_SET_DIRECTORY:
@@ -263,23 +263,20 @@ static void decode_info(struct remote *r, GHashTable *fields, struct backend_inf
     g_free(id);
 }
 
-/* "l:name" of a lock, "d:name" of a directory; the names are in `entries`. */
-static GArray *decode_entries(char *const *entries)
+/* "l:name" of a lock, "d:name" of a directory, "/" between them.  There is one part. */
+static void decode_entries(struct remote_request *request, const char *text)
 {
-    GArray *array = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
-    for (; *entries && **entries; entries++) {
-        struct backend_entry entry = {.name = *entries + 2,
-                                      .type = **entries == 'd' ? BACKEND_DIRECTORY : BACKEND_LOCK};
-        g_array_append_val(array, entry);
+    char **entries = g_strsplit(text, "/", -1);
+    for (char **entry = entries; *entry && **entry; entry++) {
+        remote_listing_add(request, *entry + 2, **entry == 'd' ? BACKEND_DIRECTORY : BACKEND_LOCK, NULL);
     }
-    return array;
+    g_strfreev(entries);
 }
 
 static void on_answer(struct example *e, struct call *call, const char *word, GHashTable *fields)
 {
     struct backend_info info;
-    char *id = text_of(fields, "id"), *names = text_of(fields, "entries"), **list = g_strsplit(names, "/", -1);
-    GArray *entries = decode_entries(list);
+    char *id = text_of(fields, "id"), *entries = text_of(fields, "entries");
     struct remote_answer answer = {
         .outcome = REMOTE_ANSWERED,
         .result = strcmp(word, "queued") == 0 ? BACKEND_QUEUED : remote_parse_result(word, BACKEND_UNREACHABLE),
@@ -288,14 +285,13 @@ static void on_answer(struct example *e, struct call *call, const char *word, GH
         .rank = number_of(fields, "rank"),
         .wait = number_of(fields, "left"),
         .info = &info,
-        .entries = (const struct backend_entry *)entries->data,
-        .entry_count = entries->len,
     };
     decode_info(&e->remote, fields, &info);
+    if (*entries) {
+        decode_entries(call->request, entries);
+    }
     finish(call, &answer);
-    g_array_unref(entries);
-    g_strfreev(list);
-    g_free(names);
+    g_free(entries);
     g_free(id);
 }
 
@@ -415,6 +411,7 @@ static struct backend *example_new(const char *socket_path, const char *world)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     g_strlcpy(address.sun_path, socket_path, sizeof address.sun_path);
     e->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    e->remote.timeout = TIMEOUT;
     if (remote_init(&e->remote, &store, 1) < 0 || connect(e->fd, (struct sockaddr *)&address, sizeof address) < 0) {
         ck_abort_msg("no connection: %s", g_strerror(errno));
     }

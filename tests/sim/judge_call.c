@@ -268,8 +268,8 @@ struct hold *name_ticket(struct judge *judge, const struct name *name)
 static bool wait_is_for_own(const struct call *call, const struct hold *hold, bool surely)
 {
     return hold->claim.process == call->process ||
-           (!surely && ((hold->claim.handle && hold->claim.handle == call->handle) ||
-                        judge_hold_belongs_to(hold, call->process)));
+           (!surely &&
+            ((hold->claim.handle && hold->claim.handle == call->handle) || judge_hold_belongs_to(hold, call->process)));
 }
 
 bool waits_lead(struct judge *judge, const struct call *call, const struct call *first, bool surely, GPtrArray *cycle,
