@@ -49,7 +49,7 @@ tell "$(includes | awk -v list="$rooms" '
     }')" "includes go down only"
 
 tell "$(includes | awk '$1 ~ /^backend/ && $2 ~ /^fs/ { print $1 " includes " $2 }'
-    grep -rn '^[[:space:]]*#[[:space:]]*include.*fuse' backend || true)" "backend/ includes nothing of fs/ nor of FUSE"
+    grep -rn '^[[:space:]]*#[[:space:]]*include.*fuse' backend || true)" "backend/ includes nothing of fs/ or FUSE"
 
 # Of each source its object; what is left of a source that is gone is not looked at.
 objects() {

@@ -16,7 +16,7 @@ tell() { # NUMBER COMPLAINTS DESCRIPTION
     fi
 }
 
-# What is for git alone.
+# Files for git alone.
 excluded='^\.gitignore$'
 
 known() { git -c safe.directory='*' ls-files | grep -vE "$excluded"; }

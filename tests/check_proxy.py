@@ -242,7 +242,7 @@ def same_seed_makes_the_same_decisions(_proxy, echo):
 
 
 @case
-def bad_commands_are_told_and_change_nothing(proxy, echo):
+def bad_commands_are_refused_and_change_nothing(proxy, echo):
     for bad in ("delay", "delay sideways 5", "delay up soon", "delay up 1 1 lumpy", "refuse maybe", "frobnicate"):
         assert proxy.ask(bad).startswith("error: "), bad
     assert exchange(proxy.client(), b"x")

@@ -90,5 +90,22 @@ pattern=$(tr '\n' '|' <<<"$phrases" | sed 's/|$//')
 # shellcheck disable=SC2046,SC2086
 tell "$([ -z "$prose" ] || halves comment $(sources $prose) | grep -wE "$pattern" || true)" "no comment has a phrase that is gone"
 
+# scripts: those of the tests in shell and Python, without this one, which has the words.
+scripts() {
+    grep -rlE '^#!.*(sh|python)|^# shellcheck shell' tests quickstart | grep -vE '/check_words[.]sh$|[.](md|o|log)$' | sort
+}
+
+comments() { # FILE…: "FILE:LINE: # TEXT"
+    awk 'match($0, /(^|[ \t])#[ ]/) { print FILENAME ":" FNR ": " substr($0, RSTART) }' "$@"
+}
+
+# shellcheck disable=SC2046
+tell "$(comments $(scripts) | grep -wE "$pattern" || true)" "no comment of a script has a phrase that is gone"
+
+pattern=$(tr -s ' \n' '|' <<<"$names" | sed 's/|$//')
+# shellcheck disable=SC2046
+tell "$(grep -nE "(^|[ ;({])(([a-z0-9]+_)*($pattern)(_[a-z0-9]+)*(\(\)|=)|def ([a-z0-9]+_)*($pattern)(_[a-z0-9]+)*\()" \
+    $(scripts) || true)" "no function or variable of a script has a word that is gone"
+
 echo "1..$number"
 exit $failed

@@ -16,7 +16,7 @@ owned_by() { # NAME UID MODE, as anybody sees it from either mount
     expect_is "$(stat -c %u:%a "$MNT/$1")" "$2:$3" "$1 at the attacker's"
 }
 
-# What is done to any lock that is not one's own, by its name; its file may be written by all.
+# Attacks on another user's lock by its name; everybody may write to its file.
 violate() { # NAME
     says M "rm('$1')" EPERM
     says M "put('$1', 'break', 1)" EPERM

@@ -64,7 +64,7 @@ begin() {
     done
 }
 
-# requests_of WHO: that clients have sent since the counters were reset.  What scripts call is counted as well; of these
+# requests_of WHO: that clients have sent since the counters were reset.  Calls of scripts are counted, too; of these
 # commands they call none.
 requests_of() {
     case $1 in

@@ -177,7 +177,7 @@ def boottime():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
 
-def believed(fd):
+def holds_still(fd):
     """Uses a lock until that is ESTALE: when the last use that succeeded began."""
     last = 0
     while True:

@@ -38,7 +38,7 @@ def create(path):
 def close(fd):
     try:
         os.close(fd)
-    except OSError:  # what was taken from it is told once more
+    except OSError:  # its loss is reported once more
         pass
 
 

@@ -159,7 +159,7 @@ class Counters:
         """Neither is the daemon built with a sanitizer, nor does the kernel tell less of a process (before Linux 6.9)."""
         return self.read()[0] and tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (6, 9)
 
-    def stand_still(self, still):
+    def pause(self, still):
         struct.pack_into("Q", self.map, 8, still)
 
     def quiet(self):
@@ -196,12 +196,12 @@ class Calls:
 
 def measure(counters, calls, server, operation):
     operation()  # once, to be met
-    counters.stand_still(True)
+    counters.pause(True)
     asked_before, before, calls_before = server.read(), counters.quiet(), calls.read()
     for _ in range(OPERATIONS):
         operation()
     after, calls_after, asked_after = counters.quiet(), calls.read(), server.read()
-    counters.stand_still(False)
+    counters.pause(False)
     counts = [b - a for a, b in zip(before, after)]
     requests = {NAMES.get(i, str(i)): n for i, n in enumerate(counts[4:]) if n and i not in FORGETS}
     asked = [b - a for a, b in zip(asked_before, asked_after)]

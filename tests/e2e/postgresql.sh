@@ -5,7 +5,7 @@
 #     mount_two ttl=10           # MOUNT_A and MOUNT_B; MNT is MOUNT_A
 #
 # The server is this test's own, on a port of 127.0.0.1 and in a directory of its own, runs as another user than root, and
-# ends with the test.  What is known of it: POSTGRESQL_PORT POSTGRESQL_PID POSTGRESQL_URI POSTGRESQL_SOCKETS POSTGRESQL_DATA.
+# ends with the test.  It sets POSTGRESQL_PORT POSTGRESQL_PID POSTGRESQL_URI POSTGRESQL_SOCKETS POSTGRESQL_DATA.
 
 postgresql_programs=$(find /usr/lib/postgresql/*/bin -maxdepth 0 2>/dev/null | sort -V | tail -1)
 [ -x "${postgresql_programs:-}/postgres" ] || skip_all "no PostgreSQL server (package postgresql)"
@@ -63,7 +63,7 @@ standby_start() {
 standby_follows() { [ "$(sql "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'")" = 1 ]; }
 standby_is_synchronous() { [ "$(sql "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")" = 1 ]; }
 
-# standby_detach: it gets no more of the server's log.
+# standby_detach: it gets nothing further of the server's log.
 standby_detach() {
     echo "primary_conninfo = ''" >>"$STANDBY_DATA/postgresql.auto.conf"
     kill -HUP "$STANDBY_PID"

@@ -191,7 +191,7 @@ while time.monotonic() < end:
     fcntl.flock(fd, fcntl.LOCK_UN)' "$MNT/followed" && [ "$(metric leasefs_follows_total)" -gt 0 ]; }
 allowed() { taskset -pc "$DAEMON" | sed 's/.*: //'; }
 priority() { ps -o ni= -p "$DAEMON" | tr -d ' '; }
-let_go() { # two at once, each with a file of its own
+release_two() { # two at once, each with a file of its own
     cycles 300 "${cpus[0]}" &
     timeout 2 flock -n "$MNT/other" true
     wait $!
@@ -202,7 +202,7 @@ if [ "${#cpus[@]}" -gt 1 ] && nice -n -10 true 2>/dev/null; then
     free=$(allowed)
     expect eventually 60 followed
     expect [ "$(metric leasefs_follow_moves_total)" -ge "$(metric leasefs_follows_total)" ]
-    expect eventually 60 let_go
+    expect eventually 60 release_two
 fi
 expect eventually 20 constantly 300 asleep
 unmount "$MNT"

@@ -23,7 +23,7 @@ says A 'os.mkdir(path("dir")); acquire("dir/inner", "in")' ok
 says A 'acquire("empty"); ln("to/where", "link")' ok
 says B 'acquire("bs")' ok
 says A 'put("kept", "ttl", "15s")' ok
-# a wall clock time is told from CLOCK_BOOTTIME, by the difference of the two clocks: a few milliseconds may come in
+# a wall clock time is computed from CLOCK_BOOTTIME, by the difference of the two clocks: a few milliseconds may come in
 near() { # SECONDS SECONDS
     awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(d < 0.005 && d > -0.005) }'
 }

@@ -22,7 +22,7 @@ start bash -c 'touch "$1" && sleep 1.2 && echo mine >"$1" && { date >"$1"; date 
     cat "$1" >"$2"; rm "$1"' - "$MNT/old" "$TEST_DIR/read" 2>/dev/null
 wait "$STARTED"
 expect_is "$(cat "$TEST_DIR/read")" $'mine\nthen\nlast'
-expect_is "$(said)" 1 # another name, but it was told just now
+expect_is "$(said)" 1 # another name, but the notice was logged just now
 bash -c 'touch "$1"; touch "$1"; rm "$1"' - "$MNT/touched" 2>/dev/null
 expect_is "$(said)" 1
 

@@ -115,7 +115,7 @@ closed
 
 it "record locks by several files of a process go beside a flock by the first of them, and by no other"
 opened several
-says A 'record(a, "SETLK", "UNLCK")' ok # what it holds begins anew
+says A 'record(a, "SETLK", "UNLCK")' ok # a new lock begins
 says A 'record(a, "SETLK", "WRLCK", 0, 10)' ok
 says A 'd = op("several", "RDWR"); record(d, "SETLK", "RDLCK", 0, 5)' ok
 says A 'e = op("several", "RDWR"); fcntl.flock(e, fcntl.LOCK_EX | fcntl.LOCK_NB)' EAGAIN

@@ -118,7 +118,7 @@ if command -v inotifywait >/dev/null; then
 fi
 says B 'put("watched", "break", 1)' ok
 expect exists watched
-[ -z "${watcher:-}" ] || expect eventually 5 gone "$watcher" # who looks in between makes the kernel forget it untold
+[ -z "${watcher:-}" ] || expect eventually 5 gone "$watcher" # a look-up in between makes the kernel forget it without an event
 expect eventually 5 absent watched
 
 it "a second break by root ends the guard, by anybody else it does not"

@@ -55,7 +55,7 @@ expect history --ttl 1000 --daemon "$DAEMON" "$MNT"
 expect grep -q '[1-9][0-9]* kills, [1-9][0-9]* stops' "$TEST_DIR/history"
 expect grep -q ' [1-9][0-9]* of them beyond a width' "$TEST_DIR/history"
 
-# What histories have shown to be wrong before, one by one.
+# Faults that histories have shown before, one by one.
 actor A
 actor B
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Two hosts, that is two mounts of one PostgreSQL database, each with a network of its own, while everything between a
-# process and the store breaks: no two are told for the same moment that they hold what excludes each other, a file that
+# process and the store breaks: no two locks that exclude each other are granted for the same moment, a file that
 # compares fencing tokens takes no stale one, and a file that compares nothing loses updates under the same faults.
 #
 # A fault is one of: the network of a host swallows, resets, refuses, delays or breaks; the daemon is stopped, or killed and

@@ -33,7 +33,7 @@ dead() { ! [ -d "/proc/$1/task" ] || { gone "$1" && [ "$(find "/proc/$1/task" -m
 refusing() { [[ $(timeout -s KILL 5 stat -f "$MNT/." 2>&1) == *'not connected'* ]]; }
 ended() { dead "$DAEMON" && gone "$LOADER" && refusing; }
 
-# ends COMMAND…: which ends the daemon: nobody hangs, the load included, and the dead mount is told from a live one.
+# ends COMMAND…: the command ends the daemon: nobody hangs, the load included, and a dead mount looks different from a live one.
 ends() {
     local from
     mount_index "$MNT"

@@ -2,7 +2,7 @@
 # leaserun when something goes wrong: all that its command has started is dead before its lock is granted through
 # another mount.
 #
-# What goes wrong: the network is cut (it swallows everything, or resets and refuses), the daemon hangs, leaserun is
+# The faults: the network is cut (it swallows everything, or resets and refuses), the daemon hangs, leaserun is
 # stopped while the daemon hangs, leaserun is killed, the lock is broken; each with few processes and with many, as root
 # and as an ordinary user, with a control group and without.
 #
@@ -88,14 +88,14 @@ is_ready() { grep -q ready "$TEST_DIR/cut.out" || gone "$STARTED"; }
 
 # batch HOW COUNT TTL PREFIX [OPTION…]
 batch() {
-    local how=$1 count=$2 ttl=$3 prefix=$4 status=0 tells=cut
+    local how=$1 count=$2 ttl=$3 prefix=$4 status=0 report=cut
     shift 4
-    case $how in stopped | killed | broken) tells=$how ;; esac
+    case $how in stopped | killed | broken) report=$how ;; esac
     expect eventually 60 answers_a
     rm -f "$TEST_DIR/stamps"
     : >"$TEST_DIR/cut.out"
     # shellcheck disable=SC2086 # words are meant
-    start $prefix "$CUT" "$@" "$LEASERUN" "$MOUNT_A" "$MOUNT_B" "$count" "$ttl" "$TEST_DIR/stamps" "$tells" \
+    start $prefix "$CUT" "$@" "$LEASERUN" "$MOUNT_A" "$MOUNT_B" "$count" "$ttl" "$TEST_DIR/stamps" "$report" \
         >"$TEST_DIR/cut.out" 2>"$TEST_DIR/cut.err"
     expect eventually 120 is_ready
     go_wrong "$how"

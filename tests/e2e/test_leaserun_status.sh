@@ -13,7 +13,7 @@ actor B
 
 # json EXPRESSION: of what --json told, as Python has it in `s`.
 json() { "$PYTHON" -c 'import json, os, sys; s = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$OUT" "$1" 2>&1; }
-tells() {
+shows() {
     local is
     is=$(json "$1")
     if [ "$is" = "$2" ]; then pass; else fail "$1: got $is, not $2"; fi
@@ -23,7 +23,7 @@ it "a free lock: it says so, with status 1, and there is still none"
 gives 1 --status "$MNT/a"
 said "^$MNT/a: free\$"
 gives 1 --status --json "$MNT/a"
-tells 's["name"], s["held"], s["holders"], s["waiters"], s["waiting"], s["token"]' "('$MNT/a', False, [], 0, [], None)"
+shows 's["name"], s["held"], s["holders"], s["waiters"], s["waiting"], s["token"]' "('$MNT/a', False, [], 0, [], None)"
 expect absent a
 
 it "a held lock: kind, mode, token, since when, for how long, and who, with status 0"
@@ -38,9 +38,9 @@ said '^  left: (29|30)\.[0-9]* s$'
 said "^  holder: pid ${actor_pid[A]} \\(python3.*\\) of uid 0 on $(uname -n) since"
 said '^  waiters: 0$'
 gives 0 --json --status "$MNT/a"
-tells 's["kind"], s["mode"], s["ttl"], s["token"]' "('lease', 'exclusive', 30, $(attribute a token))"
-tells 's["holders"][0]["pid"], s["holders"][0]["uid"], s["holders"][0]["host"]' "(${actor_pid[A]}, 0, '$(uname -n)')"
-tells '29 < s["left"] <= 30 and s["since"] == s["holders"][0]["since"]' True
+shows 's["kind"], s["mode"], s["ttl"], s["token"]' "('lease', 'exclusive', 30, $(attribute a token))"
+shows 's["holders"][0]["pid"], s["holders"][0]["uid"], s["holders"][0]["host"]' "(${actor_pid[A]}, 0, '$(uname -n)')"
+shows '29 < s["left"] <= 30 and s["since"] == s["holders"][0]["since"]' True
 
 it "who waits, in the order of asking, and for how long"
 begin "$MNT/a" -- true
@@ -49,9 +49,9 @@ FIRST=$RUNNER
 begin -s "$MNT/a" -- true
 expect eventually 5 waiters a 2
 gives 0 --status --json "$MNT/a"
-tells 's["waiters"], len(s["waiting"])' "(2, 2)"
-tells '[w["command"] for w in s["waiting"]]' "['leaserun', 'leaserun']"
-tells 'all(0 <= w["seconds"] < 60 and w["pid"] > 1 for w in s["waiting"])' True
+shows 's["waiters"], len(s["waiting"])' "(2, 2)"
+shows '[w["command"] for w in s["waiting"]]' "['leaserun', 'leaserun']"
+shows 'all(0 <= w["seconds"] < 60 and w["pid"] > 1 for w in s["waiting"])' True
 gives 0 --status "$MNT/a"
 expect_is "$(grep -c '^  waiting: pid [0-9]* (leaserun) of uid 0 on .* for [0-9.]* s$' "$OUT")" 2
 says A 'rm("a")' ok
@@ -66,14 +66,14 @@ begin -s "$MNT/s" -- sleep 60
 two_hold() { [ "$(attribute s owner | wc -l)" = 2 ] || [ "$(attribute s owner | grep -c .)" = 2 ]; }
 expect eventually 5 two_hold
 gives 0 --status --json "$MNT/s"
-tells 'len(s["holders"]), s["mode"]' "(2, 'shared')"
+shows 'len(s["holders"]), s["mode"]' "(2, 'shared')"
 kill -TERM "$RUNNER" "$FIRST"
 ended 143
 
 it "a lock that is held as a symbolic link"
 says A 'ln("elsewhere", "l")' ok
 gives 0 --status --json "$MNT/l"
-tells 's["held"], s["kind"], s["holders"][0]["pid"]' "(True, 'lease', ${actor_pid[A]})"
+shows 's["held"], s["kind"], s["holders"][0]["pid"]' "(True, 'lease', ${actor_pid[A]})"
 says A 'rm("l")' ok
 
 it "a queue: its width, and each who holds and who waits by his place"
@@ -85,8 +85,8 @@ expect eventually 5 exists q/run-0000000000
 begin "$MNT/q" -- true
 expect eventually 5 waiters q 1
 gives 0 --status --json "$MNT/q/"
-tells 's["name"], s["kind"], s["width"], s["waiters"]' "('$MNT/q', 'queue', 1, 1)"
-tells '[h["ticket"] for h in s["holders"]], [w["ticket"] for w in s["waiting"]]' "(['run-0000000000'], ['run-0000000001'])"
+shows 's["name"], s["kind"], s["width"], s["waiters"]' "('$MNT/q', 'queue', 1, 1)"
+shows '[h["ticket"] for h in s["holders"]], [w["ticket"] for w in s["waiting"]]' "(['run-0000000000'], ['run-0000000001'])"
 gives 0 --status "$MNT/q"
 said '^  holder: run-0000000000 of pid'
 said '^  waiting: run-0000000001 of pid'
@@ -97,7 +97,7 @@ ended 0
 RUNNER=$FIRST ended 143
 expect rmdir "$MNT/q"
 
-# A queue with many tickets, a request for each of which would be seen.
+# A queue with many tickets: a request for each would be seen.
 many_tickets() { # DIRECTORY
     says A "len([os.open('$1/a much longer name of a ticket-', os.O_CREAT | os.O_RDWR) for _ in range(1500)])" 1500
 }
@@ -110,8 +110,8 @@ mkdir "$MNT/long"
 many_tickets "$MNT/long"
 BEFORE=$(getxattrs)
 gives 0 --status --json "$MNT/long"
-tells 'len(s["holders"]), len(s["waiting"])' "(1, 1499)"
-tells 'len({w["ticket"] for w in s["waiting"]}), s["waiting"][-1]["ticket"]' "(1499, 'a much longer name of a ticket-0000001499')"
+shows 'len(s["holders"]), len(s["waiting"])' "(1, 1499)"
+shows 'len({w["ticket"] for w in s["waiting"]}), s["waiting"][-1]["ticket"]' "(1499, 'a much longer name of a ticket-0000001499')"
 COUNT=$(($(getxattrs) - BEFORE))
 if [ "$COUNT" -le 10 ]; then pass; else fail "$COUNT requests"; fi
 no_tickets "$MNT/long"
@@ -180,7 +180,7 @@ started+=("$!")
 SHELL_PID=$!
 expect eventually 5 mark shell
 gives 0 --status --json "$MNT/g"
-tells 's["held"], s["holders"][0]["command"]' "(True, 'leaserun')"
+shows 's["held"], s["holders"][0]["command"]' "(True, 'leaserun')"
 expect_not gone "$SHELL_PID"
 expect rm "$MNT/g" # while that shell lives, who would else be its owner
 
@@ -328,7 +328,7 @@ expect_is "$STATUS" 0
 TOKEN=$(cat "$OUT")
 as 23456 --status --json "$MNT/g"
 expect_is "$STATUS" 0
-tells 's["holders"][0]["uid"], s["token"]' "(12345, $TOKEN)"
+shows 's["holders"][0]["uid"], s["token"]' "(12345, $TOKEN)"
 as 23456 --top "$MNT"
 said "1 held, 0 waiting\$"
 as 23456 --put "$MNT/g" "$TOKEN"
@@ -347,7 +347,7 @@ as 23456 -n -l "$MNT/z" -l "$MNT/m" -l "$MNT/a" -- true
 expect_is "$STATUS" 1
 expect_is "$(ls "$MNT")" m
 as 12345 --put "$MNT/m" "$TOKEN"
-(umask 0 && as 23456 -N 2 "$MNT/q" -- true && [ "$STATUS" = 0 ]) # as for all that is to be for others too
+(umask 0 && as 23456 -N 2 "$MNT/q" -- true && [ "$STATUS" = 0 ]) # as for everything that others may use
 expect_is "$?" 0
 as 12345 -n -N 2 "$MNT/q" -- true
 expect_is "$STATUS" 0
@@ -366,7 +366,7 @@ expect eventually 5 waiters r 1
 begin "$MOUNT_B/r" -- true
 expect eventually 5 waiters r 2
 gives 0 --status --json "$MOUNT_B/r"
-tells 's["waiters"], len(s["waiting"]), s["holders"][0]["command"]' "(2, 1, 'leaserun')"
+shows 's["waiters"], len(s["waiting"]), s["holders"][0]["command"]' "(2, 1, 'leaserun')"
 gives 0 --status "$MOUNT_B/r"
 said '^  waiting: 1 through other mounts$'
 kill -TERM "$HOLDER"
@@ -380,7 +380,7 @@ HOLDER=$RUNNER
 begin "$MOUNT_A/q" -- true
 expect eventually 5 waiters q 1
 gives 0 --status --json "$MOUNT_B/q"
-tells '[h["ticket"] for h in s["holders"]], [w["ticket"] for w in s["waiting"]]' "(['run-0000000000'], ['run-0000000001'])"
+shows '[h["ticket"] for h in s["holders"]], [w["ticket"] for w in s["waiting"]]' "(['run-0000000000'], ['run-0000000001'])"
 kill -TERM "$HOLDER"
 ended 0
 
@@ -389,9 +389,9 @@ mkdir "$MOUNT_A/long"
 many_tickets "$MOUNT_A/long"
 SCRIPTS=$(evalshas)
 gives 0 --status --json "$MOUNT_B/long"
-tells 'len(s["holders"]), len(s["waiting"])' "(1, 1499)"
+shows 'len(s["holders"]), len(s["waiting"])' "(1, 1499)"
 COUNT=$(($(evalshas) - SCRIPTS))
-if [ "$COUNT" -le 100 ]; then pass; else fail "$COUNT scripts"; fi # of which most are heartbeats
+if [ "$COUNT" -le 100 ]; then pass; else fail "$COUNT scripts"; fi # most are heartbeats
 no_tickets "$MOUNT_A/long"
 
 it "--put gives back through one mount what --get took through the other, and --get waits for it"

@@ -18,7 +18,7 @@ mount_redis ttl=2
 REDIS_MOUNT=$MNT
 mount_backend "local:$TEST_DIR/store" ttl=2,user_content=64K,allow_other
 
-# What gives the series of answers that come only when there is a reason.
+# The causes of series that appear only when there is a reason.
 dd if=/dev/zero of="$MNT/large" bs=128k count=1 2>/dev/null
 setpriv --reuid 12345 --clear-groups touch "$MNT/users"
 redis_pause
@@ -27,18 +27,18 @@ redis_resume
 eventually 20 grep -q '^leasefs_connected 1' "$REDIS_MOUNT/.leasefs/metrics"
 
 scrape() { cat "$MNT/.leasefs/metrics" >"$TEST_DIR/local.prom" && cat "$REDIS_MOUNT/.leasefs/metrics" >"$TEST_DIR/redis.prom"; }
-expect_asked() { # FILE: all that it asks for is there
+expect_measured() { # FILE: all that it asks for is there
     local answer
     if answer=$(monitoring check "$1" "$TEST_DIR/local.prom" "$TEST_DIR/redis.prom"); then pass; else fail "$answer"; fi
 }
 
 it "every metric and label of the alert rules is in a scrape of a mount"
 scrape
-expect_asked "$ALERTS"
+expect_measured "$ALERTS"
 expect_between 10 "$(monitoring expressions "$ALERTS" | wc -l)" 50 "rules"
 
 it "every metric and label of the dashboard is, and each panel has an expression, a title and a place of its own"
-expect_asked "$DASHBOARD"
+expect_measured "$DASHBOARD"
 expect_is "$(monitoring panels "$DASHBOARD")" ok
 
 it "what a mount tells of waits, losses, breaks, the store and quotas is asked for by both"
@@ -84,22 +84,22 @@ CONFIG
 WEB=$((20000 + SRANDOM % 12000))
 start prometheus --config.file="$TEST_DIR/prometheus.yml" --storage.tsdb.path="$TEST_DIR/tsdb" \
     --web.listen-address="127.0.0.1:$WEB" >"$TEST_DIR/prometheus.log" 2>&1
-asked() { monitoring ask "http://127.0.0.1:$WEB/api/v1/$1" | grep -q "$2"; }
-expect eventually 30 asked 'query?query=leasefs_connected' '"1"'
-expect asked 'query?query=leasefs_held' '"lease"'
-asks_well() { # every expression of both is one that Prometheus takes
+query_has() { monitoring ask "http://127.0.0.1:$WEB/api/v1/$1" | grep -q "$2"; }
+expect eventually 30 query_has 'query?query=leasefs_connected' '"1"'
+expect query_has 'query?query=leasefs_held' '"lease"'
+queries_are_valid() { # every expression of both is one that Prometheus takes
     local expression
     while read -r expression; do
         monitoring query "http://127.0.0.1:$WEB/api/v1/query" "$expression" || return 1
     done < <(monitoring expressions "$ALERTS" && monitoring expressions "$DASHBOARD")
 }
-expect asks_well
-expect_not asked alerts LeasefsStoreAway
-touch "$REDIS_MOUNT/held" # what is to be renewed tells that the store is away
+expect queries_are_valid
+expect_not query_has alerts LeasefsStoreAway
+touch "$REDIS_MOUNT/held" # its renewal shows that the store is away
 redis_pause
 expect eventually 30 grep -q '^leasefs_connected 0' "$REDIS_MOUNT/.leasefs/metrics"
-expect eventually 30 asked alerts '"alertname":"LeasefsStoreAway"[^}]*}[^}]*}[^}]*"state":"firing"'
+expect eventually 30 query_has alerts '"alertname":"LeasefsStoreAway"[^}]*}[^}]*}[^}]*"state":"firing"'
 redis_resume
-expect eventually 30 asked 'query?query=leasefs_connected' '"1"'
+expect eventually 30 query_has 'query?query=leasefs_connected' '"1"'
 
 finish

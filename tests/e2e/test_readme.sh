@@ -1,7 +1,7 @@
 #!/bin/bash
 # README.md is true: its transcripts are what happens, its picture is what was recorded, and what it links to is there.
 #
-# Leaves the picture, recorded anew, in tests/e2e/terminal.svg of the build directory: copy it to man/ when the session of
+# Leaves the picture, recorded again, in tests/e2e/terminal.svg of the build directory: copy it to man/ when the session of
 # record.py or what it shows has changed.
 #
 # Runs in namespaces of its own, so that the host is "vm", the directory is /mnt, and a Redis server has its usual port.

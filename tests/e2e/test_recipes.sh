@@ -214,7 +214,7 @@ expect eventually $((SLACK / 1000 + 1)) absent crashed/lease
 echo >"$TEST_DIR/done"
 expect wait "${crowd[0]}"
 expect absent renewal/lease
-expect_not wait "${crowd[2]}" # it was told that it had lost the lease
+expect_not wait "${crowd[2]}" # it has learned that it had lost the lease
 kill_group "${crowd[2]}"
 
 it "fencing: who was asleep when its lease ended is refused by what the lock guards; a killed one leaves it free"

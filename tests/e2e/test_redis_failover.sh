@@ -114,12 +114,12 @@ expect unmount "$MNT"
 it "a Sentinel that asks for a password gets its own, of a user who may no more than the manual says"
 sentinel_cli 0 ACL SETUSER watcher on '>low' '+sentinel|get-master-addr-by-name' +subscribe '&+switch-master' >/dev/null
 sentinel_cli 0 ACL SETUSER default resetpass '>high' >/dev/null
-alone=redis+sentinel://${LIST%%,*}/$SENTINEL_NAME credentials=$TEST_DIR/credentials
-leasefs_fails "*it asks for a password: use the option sentinel_credentials=FILE;*" "$alone"
+one_sentinel=redis+sentinel://${LIST%%,*}/$SENTINEL_NAME credentials=$TEST_DIR/credentials
+leasefs_fails "*it asks for a password: use the option sentinel_credentials=FILE;*" "$one_sentinel"
 install -m 600 /dev/stdin "$credentials" <<<watcher:wrong
-leasefs_fails "*it refuses this password: correct or leave out sentinel_credentials=;*" "$alone" "sentinel_credentials=$credentials"
+leasefs_fails "*it refuses this password: correct or leave out sentinel_credentials=;*" "$one_sentinel" "sentinel_credentials=$credentials"
 install -m 600 /dev/stdin "$credentials" <<<watcher:low
-mount_backend "$alone" "$OPTIONS,sentinel_credentials=$credentials"
+mount_backend "$one_sentinel" "$OPTIONS,sentinel_credentials=$credentials"
 expect uses "$MNT" "$first"
 expect_re "$(REDISCLI_AUTH=high sentinel_cli 0 CLIENT LIST)" ' sub=1 [^[:cntrl:]]* user=watcher '
 expect unmount "$MNT"
@@ -230,8 +230,8 @@ it "the slot is moved to another master: requests wait meanwhile, and all is car
 take_all
 NODES=("${NODES[@]:1}")
 redis_use "${NODES[2]}"
-asks_meanwhile() { expect_not on "$MOUNT_B" timeout -s KILL 20 touch "$MOUNT_B/lease" 2>/dev/null; }
-cluster_move "${NODES[0]}" asks_meanwhile
+expect_refused_meanwhile() { expect_not on "$MOUNT_B" timeout -s KILL 20 touch "$MOUNT_B/lease" 2>/dev/null; }
+cluster_move "${NODES[0]}" expect_refused_meanwhile
 expect eventually 10 both_left "${NODES[2]}"
 expect uses "$MNT" "${NODES[0]}"
 expect constantly $((TTL + 2000)) none_for_others

@@ -27,7 +27,7 @@ waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
 quiet() { ! read -r -t 0 -u "${actor_out[$1]}"; } # NAME: it has not answered yet
 lost() { answers "$1" "get($2, 'state')" lost; }  # ACTOR HANDLE
 
-told_lost() { # ACTOR HANDLE [LIMIT]: it has lost what it held, and every call through the handle says so
+expect_lost() { # ACTOR HANDLE [LIMIT]: it has lost what it held, and every call through the handle says so
     expect eventually "${3:-10}" lost "$1" "$2"
     promptly "$1" "read($2)" ESTALE
     promptly "$1" "write($2, 'late')" ESTALE
@@ -165,8 +165,8 @@ done
 expect lost A f
 expect eventually 5 answers B 'acquire("long-flock")' ok
 expect lost A g
-told_lost A f
-told_lost A g
+expect_lost A f
+expect_lost A g
 promptly A 'close(f)' ok
 promptly A 'flock(g, "UN")' ok
 promptly A 'rm("long")' 'E@(PERM|IO|NOLCK)'
@@ -273,7 +273,7 @@ T=$NOW
 expect eventually $((TTL / 1000 + 2)) lost A f
 now
 expect [ $((NOW - T)) -le $((TTL + SLACK)) ]
-told_lost A f
+expect_lost A f
 away_for A idle still
 promptly A 'close(f)' ok
 redis_resume
@@ -378,7 +378,7 @@ if [ "$(ask A 'get(f, "state")')" = held ]; then
     expect exists full2
 else
     expect_not redis_key full2
-    told_lost A f
+    expect_lost A f
 fi
 redis_cli CONFIG SET maxmemory 0 >/dev/null
 promptly A 'close(f)' ok
@@ -409,7 +409,7 @@ it "the key of a lock is deleted: its holder is told within the TTL, and the nam
 says A 'f = op("deleted", "RDWR|CREAT|EXCL")' ok
 redis_cli DEL deleted >/dev/null
 expect eventually 2 answers B 'acquire("deleted")' ok
-told_lost A f 3
+expect_lost A f 3
 says A 'close(f)' ok
 says A 'rm("deleted")' EPERM
 says B 'rm("deleted")' ok
@@ -465,7 +465,7 @@ it "the key of a held lock is put another type in its place: its holder is told"
 says A 'f = op("typed", "RDWR|CREAT|EXCL")' ok
 redis_cli DEL typed >/dev/null
 redis_cli RPUSH typed x >/dev/null
-told_lost A f 3
+expect_lost A f 3
 expect_is "$(redis_cli LRANGE typed 0 -1)" x
 says A 'close(f)' ok
 redis_cli DEL typed >/dev/null

@@ -136,7 +136,7 @@ hold() { # ACTOR NAME: a lease as f, a flock as g
     says "$1" "f = op('$2-lease', 'RDWR|CREAT|EXCL'); write(f, 'text')" ok
     says "$1" "g = op('$2-flock', 'RDWR|CREAT'); flock(g, 'EX')" ok
 }
-let_go() { # ACTOR NAME
+release() { # ACTOR NAME
     says "$1" "rm('$2-lease')" ok
     says "$1" 'close(f)' ok
     says "$1" "flock(g, 'UN')" ok
@@ -188,11 +188,11 @@ cable A up
 expect constantly $((TTL + TTL / 6)) both_held A # longer than their terms: they are renewed
 expect both_held B
 for name in A2 A3 A4 A5 B2 B3; do expect quiet $name; done
-let_go B turn
+release B turn
 in_order A2 B2 A3
 in_order A4 B3 A5
 says A 'read(f)' text
-let_go A short
+release A short
 
 # HOST OTHER: the host's holders know that they lost before the other's waiters have it.
 cable_out() {
@@ -203,15 +203,15 @@ cable_out() {
     wait_for "${2}4" long-flock2 1
     cable "$1" down
     says "$1" 'import threading; seen = {}' ok
-    says "$1" 'watch = threading.Thread(target=lambda: seen.update(f=believed(f)))' ok
+    says "$1" 'watch = threading.Thread(target=lambda: seen.update(f=holds_still(f)))' ok
     says "$1" 'watch.start()' ok
-    tell "${1}2" 'believed(g)'
-    believed_flock=$(ask "$1" 'believed(g)')
-    believed_flock2=$(hear "${1}2")
+    tell "${1}2" 'holds_still(g)'
+    held_flock=$(ask "$1" 'holds_still(g)')
+    held_flock2=$(hear "${1}2")
     says "$1" 'watch.join()' ok
     compare lease "$(ask "$1" 'seen["f"]')" "$(hear "${2}2")"
-    compare flock "$believed_flock" "$(hear "${2}3")"
-    compare "flock of another" "$believed_flock2" "$(hear "${2}4")"
+    compare flock "$held_flock" "$(hear "${2}3")"
+    compare "flock of another" "$held_flock2" "$(hear "${2}4")"
     expect lost "$1" f
     expect lost "$1" g
     for handle in f g; do
@@ -288,8 +288,8 @@ for ways in "up down" "down both" "both up"; do
     well
     expect constantly 1000 eval 'both_held A && both_held B' # until they have been renewed
 done
-let_go A still-A
-let_go B still-B
+release A still-A
+release B still-B
 
 losses() { grep -c "connection lost" "$1"; } # LOG
 lost_again() { [ "$(losses "$LOG_A")" -gt "$1" ] && [ "$(losses "$LOG_B")" -gt "$2" ]; } # LOSSES OF A, OF B
@@ -320,10 +320,10 @@ expect constantly "$TTL" both_held A
 expect both_held B
 expect quiet A2
 expect quiet A3
-let_go B reset-turn
+release B reset-turn
 in_order A2
 in_order A3
-let_go A reset
+release A reset
 
 # The port of the host's newest connection of that type.
 port_of() { # HOST pubsub|normal
@@ -340,7 +340,7 @@ hand_over() { # HOST OTHER HELD: it comes well before a waiter that says nothing
     expect_re "$port" '^[0-9]+$' "the port"
     fault "$1" down drop "$port"
     began=$(ask "$2" 'boottime()')
-    let_go "$2" pass
+    release "$2" pass
     granted=$(hear "${1}2")
     say "handed over after $(((granted - began) / 1000)) ms"
     expect [ $(((granted - began) / 1000)) -lt $((TTL - 400)) ] # TTL / 3, or what silence on that connection takes

@@ -21,7 +21,7 @@ status() { grep -q "$1" "$MNT/.leasefs/status"; }
 # What the server has of locks, but for numbers and directories.
 left() { redis_cli --scan | grep -vE '^lfs:[fdglvrms]:'; }
 nothing_left() { [ -z "$(left)" ]; }
-# Who asked for it is told that it waits.
+# A waiter can see that it waits.
 waits_for() { grep -qw "$1" "$MOUNT_B/.leasefs/waiters"; }
 # It is connected again, and grants what is new.
 opened() { status '^state: connected$' && ! grep -q '^grace period' "$MOUNT_A/.leasefs/status" "$MOUNT_B/.leasefs/status"; }

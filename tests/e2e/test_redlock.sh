@@ -1,6 +1,6 @@
 #!/bin/bash
 # Five Redis servers that know nothing of each other as the store: two mounts, and other clients of the algorithm beside
-# them, while any two of the servers are killed, stopped, or started anew without their data, and while three are gone.
+# them, while any two of the servers are killed, stopped, or started again without their data, and while three are gone.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=redis.sh
@@ -200,7 +200,7 @@ says A 'flock(h, "UN"); close(h)' ok
 expect eventually 20 votes 5
 locks_work again
 
-# When three of the servers will have the key no more, as they say now: before that nobody else may have the lock.
+# When the key ends on three of the servers, as they say now: before that nobody else may have the lock.
 runs_out() { # NAME
     local server
     for server in 0 1 2 3 4; do
@@ -209,7 +209,7 @@ runs_out() { # NAME
         echo $((NOW + $(redis_cli PTTL "$1")))
     done | sort -n | sed -n 3p
 }
-waited_until() { # TIME, of which the clock tells hundredths
+waited_until() { # TIME, in hundredths of a second
     now
     expect test "$NOW" -ge $(($1 - 10))
 }

@@ -25,7 +25,7 @@ while True:
     started+=("$!")
     expect_is "$(hears)" listening
 }
-hears() { # what is told next
+hears() { # the next message
     local line=nothing
     read -r -t 20 line <&"$told"
     printf '%s\n' "$line"

@@ -113,10 +113,10 @@ end_process "$script"
 expect eventually $(((TTL + SLACK) / 1000 + 3)) all_gone script
 
 # From Linux 6.15 the kernel tells how a process ended.
-tells_ends() { local IFS=.-; read -r major minor _ <<<"$(uname -r)"; [ "$major" -gt 6 ] || { [ "$major" -eq 6 ] && [ "$minor" -ge 15 ]; }; }
+has_exit_status() { local IFS=.-; read -r major minor _ <<<"$(uname -r)"; [ "$major" -gt 6 ] || { [ "$major" -eq 6 ] && [ "$minor" -ge 15 ]; }; }
 
 it "a script that crashes in its first second leaves nothing to the prompt or script that started it"
-if tells_ends; then
+if has_exit_status; then
     {
         for name in "${names[@]}"; do
             printf 'L=%s/crash.%s M=%s/m.crash.%s bash -c '\''%s; exit 3'\''\n' "$MNT" "$name" "$MNT" "$name" "${wrapper[$name]}"
@@ -173,7 +173,7 @@ pkill -9 -f "touch $MNT/tini.kept"
 expect eventually $(((TTL + SLACK) / 1000 + 3)) absent tini.kept
 tini -s -- bash -c "touch $MNT/tini.crash; exit 3"
 verdict[timeout.tini]=kept
-if tells_ends; then
+if has_exit_status; then
     expect eventually $(((TTL + SLACK) / 1000 + 3)) absent tini.crash
     verdict[touch.tini_crash]=freed
 fi
@@ -191,7 +191,7 @@ start bash -c "touch $MNT/forgotten; sleep 1.3"
 for name in crashed forgotten; do expect eventually 5 exists $name; done
 for name in crashed forgotten; do expect eventually 10 absent $name; done
 expect eventually 5 grep -q "forgotten: the lease of .* has expired: .*leaserun LOCK COMMAND" "$LOG"
-! tells_ends || expect_not grep -q "crashed:" "$LOG"
+! has_exit_status || expect_not grep -q "crashed:" "$LOG"
 
 say "$(printf '%-14s %-8s %-8s %-10s %-10s' wrapper prompt script 'exits 3' 'kill -9')"
 for name in "${names[@]}"; do

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Mounts of ZooKeeper servers that cannot work are refused in a line that says what to do; so are tickets of a directory
-# whose server has no more numbers.
+# whose server has run out of numbers.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=zookeeper.sh

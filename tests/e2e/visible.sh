@@ -2,7 +2,7 @@
 # visible.sh: sourced before lib.sh by a test in which the daemon must see who has files of a dead mount open.
 #
 # A process that nobody may look into counts as having every file open.  Where pid 1 is such a one, as in some sandboxes,
-# the test begins anew in a pid namespace of its own.
+# the test starts again in a pid namespace of its own.
 
 sees_all() { readlink /proc/1/fd/0 >/dev/null 2>&1; }
 

@@ -4,7 +4,7 @@
 #     zookeeper_start
 #     mount_two ttl=10           # MOUNT_A and MOUNT_B; MNT is MOUNT_A
 #
-# The server is this test's own, on a port of 127.0.0.1 and in a directory of its own, and ends with it.  What is known
+# The server is this test's own, on a port of 127.0.0.1 and in a directory of its own, and ends with it.  It sets
 # of it: ZOOKEEPER_PORT ZOOKEEPER_PID ZOOKEEPER_URI (each zookeeper_root makes that another root).
 
 zookeeper_jar=/usr/share/java/zookeeper.jar

@@ -10,9 +10,9 @@
 # hold what excludes each other; without it some are, or the fault does not bite.
 #
 # Then a server without a disk is emptied, and restarted, in turns: nothing overlaps, and nobody who holds a lock for all
-# that time loses it.  The longest time for which nothing new was granted is told.
+# that time loses it.  It prints the longest time for which nothing new was granted.
 #
-# Then five servers without disks have a network namespace each: of two at a time each is killed and started anew empty,
+# Then five servers without disks have a network namespace each: of two at a time each is killed and started again empty,
 # stopped, or cut off; at the same time, one after the other, or together with one of the hosts.
 #
 # Environment: REDIS_FAILOVERS (50), with wait=1; REDIS_UNSAFE (5), without; REDIS_FORGETS (200); REDIS_REDLOCK, minutes

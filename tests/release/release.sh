@@ -6,7 +6,7 @@
 #     inside() { …; }
 #     release debootstrap… -- "$@"
 #
-# All is done in a scratch directory.  What is mounted is mounted in a namespace of processes and mounts that ends before
+# It works in a scratch directory, and mounts in a namespace of processes and mounts that ends before
 # that directory is deleted, so that nothing can be in it then.
 #
 # Environment: RELEASE_SUITE, which Debian (default: bookworm); PACKAGE_MIRROR, where it is taken from; RELEASE_KEEP, when

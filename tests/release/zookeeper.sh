@@ -1,6 +1,6 @@
 #!/bin/bash
 # zookeeper.sh: an ensemble of three ZooKeeper servers and two mounts of it, while leaders are killed, followers are cut
-# off from the others but not from their clients, servers, daemons and processes are stopped and killed: no two are told
+# off from the others but not from their clients, servers, daemons and processes are stopped and killed: no two locks
 # for the same moment that they hold what excludes each other, tokens grow, and a file that compares them takes no stale
 # one.
 #
@@ -26,7 +26,7 @@ PROGRAM=${STRESS_PROGRAMS:-${top_builddir:-.}/tests/stress}/faults
 [ -x "$PROGRAM" ] || skip_all "no program faults: make check builds it, or set STRESS_PROGRAMS"
 
 declare -A server at daemon
-USERS=6200 # each server is a user, so that what it sends can be told from what the others do
+USERS=6200 # each server is a user, which distinguishes its packets
 
 launch() { # NUMBER
     # shellcheck disable=SC2016 # it is for another shell

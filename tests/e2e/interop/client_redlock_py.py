@@ -27,7 +27,7 @@ def count(command):
     return done
 
 
-def let_go(key, token):
+def release(key, token):
     return count(lambda server: server.eval(RELEASE, 1, key, token))
 
 
@@ -39,7 +39,7 @@ def acquire(key, milliseconds):
     if taken >= quorum and left > 0:
         held = key, token
         return "held"
-    let_go(key, token)
+    release(key, token)
     return "refused"
 
 
@@ -56,7 +56,7 @@ REQUESTS = {
     "acquire": acquire,
     "wait": wait,
     "extend": lambda ms: "ok" if count(lambda s: s.eval(EXTEND, 1, *held, ms)) >= quorum else "not-held",
-    "release": lambda: "ok" if let_go(*held) >= quorum else "not-held",
+    "release": lambda: "ok" if release(*held) >= quorum else "not-held",
 }
 
 for line in sys.stdin:
