@@ -39,7 +39,7 @@ struct local_event {
     enum backend_end why;
     enum backend_result result, if_lost;
     backend_done *done;
-    backend_acquire_done *acquired;
+    backend_acquire_done *acquire_done;
     void *arg;
 };
 
@@ -288,7 +288,7 @@ void local_complete_acquire(struct local *l, uint64_t sequence, backend_acquire_
     loop_dequeue(l, event);
     event->sequence = sequence;
     event->result = result;
-    event->acquired = done;
+    event->acquire_done = done;
     event->arg = arg;
     loop_enqueue(l, event);
 }
@@ -303,7 +303,7 @@ static void loop_report_acquired(struct local *l, const struct local_event *even
             local_claim(l, event->ticket);
             local_commit(l, &sequence);
         }
-        event->acquired(event->arg, event->result, event->ticket, NULL);
+        event->acquire_done(event->arg, event->result, event->ticket, NULL);
         return;
     }
     if (local_has_ended(l, event->ticket)) {
@@ -316,7 +316,7 @@ static void loop_report_acquired(struct local *l, const struct local_event *even
         lockspace_release(l->space, clock_now(), event->ticket);
         local_commit(l, &sequence);
     }
-    event->acquired(event->arg, BACKEND_UNREACHABLE, NULL, NULL);
+    event->acquire_done(event->arg, BACKEND_UNREACHABLE, NULL, NULL);
 }
 
 static void loop_report_granted(struct local *l, const struct local_event *event)

@@ -239,7 +239,7 @@ void redlock_acquire_begin(struct redlock_flow *flow)
     redlock_poll_number(r, t->head.ttl);
     redlock_poll_text(r, leaf);
     redlock_poll_number(r, *directory != '\0');
-    redlock_poll_number(r, t->wait && t->acquired);
+    redlock_poll_number(r, t->wait && t->acquire_done);
     redlock_poll_text(r, r->channel);
     struct redlock_record record = redlock_hold_record(t, flow->revision);
     record.number = 0;

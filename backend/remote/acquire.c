@@ -19,7 +19,7 @@ static int64_t acquire_heartbeat_interval(const struct remote_ticket *t)
 static void acquire_refused(struct remote *r, struct remote_ticket *t, enum backend_result result,
                             const struct backend_info *holder)
 {
-    backend_acquire_done *done = t->acquired;
+    backend_acquire_done *done = t->acquire_done;
     void *arg = t->arg;
     if (!done) {
         remote_end_ticket(r, t, BACKEND_LOST, true);
@@ -31,8 +31,8 @@ static void acquire_refused(struct remote *r, struct remote_ticket *t, enum back
 
 static void acquire_complete(struct remote_ticket *t, enum backend_result result)
 {
-    backend_acquire_done *done = t->acquired;
-    t->acquired = NULL;
+    backend_acquire_done *done = t->acquire_done;
+    t->acquire_done = NULL;
     done(t->arg, result, &t->head, NULL);
 }
 
@@ -72,7 +72,7 @@ static void acquire_undone(void *arg, enum backend_result result)
         t = remote_ticket_find(r, undo->id);
     }
     remote_request_free(undo);
-    if (t && t->acquired) {
+    if (t && t->acquire_done) {
         acquire_refused(r, t, result_of_acquire, NULL);
     } else if (t) {
         remote_end_ticket(r, t, BACKEND_LOST, false);
@@ -145,7 +145,7 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
     t->refresh = CLOCK_NEVER;
     remote_ticket_set_state(r, t, REMOTE_HELD);
     t->head.acquired = now;
-    if (t->lock->sequence && !t->acquired) { /* its term runs while it waits, and is renewed for its own reasons */
+    if (t->lock->sequence && !t->acquire_done) { /* its term runs while it waits, and is renewed for its own reasons */
         t->head.deadline = MIN(t->head.deadline, deadline);
     } else {
         remote_ticket_start_term(t, now, deadline);
@@ -157,7 +157,7 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
     if (t->lock->held > 1 && !t->lock->sequence) {
         remote_verify(r, t->lock, t);
     }
-    if (t->acquired) {
+    if (t->acquire_done) {
         acquire_complete(t, BACKEND_OK);
     } else {
         r->events->granted(r->context, &t->head);
@@ -192,7 +192,7 @@ void remote_heartbeat_reply(struct remote *r, const char *id, const struct remot
 /* Its caller knows nothing of it yet, or only that it waits. */
 static void acquire_abandon(struct remote *r, struct remote_ticket *t, enum backend_result result)
 {
-    if (t->acquired) {
+    if (t->acquire_done) {
         remote_send_release(r, t, "", NULL, NULL);
     }
     acquire_refused(r, t, result, NULL);
@@ -208,31 +208,31 @@ static void acquire_queued(struct remote *r, struct remote_ticket *t, const stru
     t->head.fence = answer->fence;
     acquire_set_given_name(t, answer->leaf);
     remote_ticket_set_state(r, t, REMOTE_WAITING);
-    if (t->acquired) {
+    if (t->acquire_done) {
         remote_ticket_start_term(t, now, remote_deadline(now, t->head.ttl)); /* heartbeats keep it alive in the store */
     }
     t->last_heartbeat = answer->sent;
     r->next_heartbeat = MIN(r->next_heartbeat, t->last_heartbeat + acquire_heartbeat_interval(t));
     acquire_look_ahead(r, t, answer);
-    if (t->acquired && remote_deadlocked(r, t)) {
+    if (t->acquire_done && remote_deadlocked(r, t)) {
         acquire_abandon(r, t, BACKEND_DEADLOCK);
         return;
     }
     if (t->granted_unclaimed) {
         remote_refresh(r, t);
     }
-    if (t->acquired) {
+    if (t->acquire_done) {
         acquire_complete(t, BACKEND_QUEUED);
     }
 }
 
 static void acquire_failed(struct remote *r, struct remote_ticket *t, const struct remote_answer *answer)
 {
-    if ((t->acquired || t->cancelled) && t->outcome_unknown && remote_ticket_find_joined(t)) {
+    if ((t->acquire_done || t->cancelled) && t->outcome_unknown && remote_ticket_find_joined(t)) {
         acquire_undo(r, t, answer->result);
         return;
     }
-    if (t->acquired) {
+    if (t->acquire_done) {
         if (remote_outcome_is_unknown(answer) ||
             answer->result == BACKEND_DAMAGED) { /* a damaged store may have done a part */
             remote_send_release(r, t, "", NULL, NULL);
@@ -313,7 +313,7 @@ void remote_refresh(struct remote *r, struct remote_ticket *t)
 
 void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquire_done *done, void *arg)
 {
-    t->acquired = done;
+    t->acquire_done = done;
     t->arg = arg;
     acquire_send(r, t);
 }

@@ -13,6 +13,8 @@ static int remote_by_number(gconstpointer a, gconstpointer b)
     return x->head.fence < y->head.fence ? -1 : x->head.fence > y->head.fence;
 }
 
+/* A connection that drops changes no ticket: those that wait stay REMOTE_WAITING, and their callers wait, for as long
+ * as the store is away.  This is where they continue. */
 void remote_on_up(struct remote *r)
 {
     GPtrArray *tickets = g_ptr_array_new();

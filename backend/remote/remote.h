@@ -112,7 +112,7 @@ struct remote_ticket {
     clock_ms next;           /* the earliest of these and the deadline: its key in the agenda */
     uint64_t serial;         /* makes that key unique */
     GBytes *meta;
-    backend_acquire_done *acquired; /* NULL once it was called */
+    backend_acquire_done *acquire_done; /* NULL once it was called */
     void *arg;
 };
 

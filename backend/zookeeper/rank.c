@@ -399,7 +399,7 @@ static void rank_blocked(struct zk_batch *batch, const char *blocker, bool rival
         if (batch_begin_write(batch, was->id)) {
             rank_lower(batch);
         }
-    } else if (rival && t->wait && t->acquired) {
+    } else if (rival && t->wait && t->acquire_done) {
         batch->result = BACKEND_DEADLOCK;
         batch_delete(batch, node_find(batch->z, t->id)->path, -1);
         batch_then(batch, rank_on_node_removed);

@@ -21,7 +21,7 @@ static void report_add_holder(GString *text, const char *host, pid_t pid, const 
 static void report_add_hold(struct fs *fs, GString *text, struct hold *hold)
 {
     const struct survivor *survivor = hold_survivor(hold);
-    struct owner *owner = survivor ? survivor_process(survivor) : hold_current_owner(hold);
+    struct owner *owner = survivor ? survivor_process(survivor) : hold_update_owner(hold);
     report_add_holder(text, fs->host, owner ? owner_pid(owner) : 0, owner ? owner_command(owner) : "?", hold->uid);
 }
 
@@ -83,7 +83,7 @@ void report_ended(struct fs *fs, struct hold *hold, enum backend_end why)
 void report_contended(struct request *r, struct hold *lease)
 {
     char path[TREE_PATH_MAX], name[REPORT_NAME], what[REPORT_COMMAND];
-    struct owner *who = request_caller(r), *owner = hold_current_owner(lease);
+    struct owner *who = request_caller(r), *owner = hold_update_owner(lease);
     log_escape(name, sizeof name, tree_path(lease->node, path, sizeof path) ? path : "?");
     log_notice(
         "%s: process %d (%s) was refused to write what process %d holds, though it descends from that: who opens a "

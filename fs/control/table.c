@@ -43,7 +43,7 @@ static void control_add_process(struct fs *fs, GString *text, const struct owner
 static void control_add_holder(struct fs *fs, GString *text, struct hold *hold)
 {
     const struct survivor *survivor = hold_survivor(hold);
-    control_add_process(fs, text, survivor ? survivor_process(survivor) : hold_current_owner(hold), hold->uid);
+    control_add_process(fs, text, survivor ? survivor_process(survivor) : hold_update_owner(hold), hold->uid);
     for (guint i = 1; survivor && i < survivor->processes->len; i++) {
         const struct openers_process *process = &g_array_index(survivor->processes, struct openers_process, i);
         g_string_append_printf(text, ", %d", owner_pid(process->owner));
@@ -111,7 +111,7 @@ void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashT
     }
     g_hash_table_replace(places, queue, GUINT_TO_POINTER(place));
     control_add_lock(text, hold->node, hold->sequence ? METRICS_TICKET : hold->kind, hold->ticket->mode);
-    control_add_process(fs, text, hold_current_owner(hold), hold->uid);
+    control_add_process(fs, text, hold_update_owner(hold), hold->uid);
     control_add_seconds(text, clock_now() - hold->ticket->acquired);
     g_string_append_printf(text, "\t%u\n", place);
 }

@@ -107,7 +107,7 @@ static void store_allow_port(struct sandbox_policy *policy, uint16_t port)
 
 static struct redis_conn_options store_conn_options(const struct options *options)
 {
-    const struct options_redis *given = &options->redis;
+    const struct options_server *given = &options->server;
     /* a connection that went silent must be given up, and made again, while leases can still be renewed */
     int64_t third = MAX(options->ttl / 3, REDIS_TIME_MIN);
     return (struct redis_conn_options){
@@ -147,7 +147,7 @@ static int store_open_server(const struct redis_options *server, bool background
 static int store_open_redis(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
                             char *error, size_t error_size)
 {
-    const struct options_redis *given = &options->redis;
+    const struct options_server *given = &options->server;
     struct redis_options server = {
         .conn = store_conn_options(options),
         .key = given->key,
@@ -210,10 +210,10 @@ static int store_open_redlock(const struct options *options, struct backend **re
     struct redlock_uri uri;
     struct redlock_options servers = {.uri = &uri,
                                       .conn = store_conn_options(options),
-                                      .prefix = options->redis.prefix,
-                                      .key = options->redis.key,
+                                      .prefix = options->server.prefix,
+                                      .key = options->server.key,
                                       .ttl = options->ttl,
-                                      .grace = options->redis.grace,
+                                      .grace = options->server.grace,
                                       .seed = g_random_int()};
     struct store_login login;
     int result = redlock_uri_parse(&uri, options->backend, error, error_size);
@@ -225,7 +225,7 @@ static int store_open_redlock(const struct options *options, struct backend **re
         servers.conn.user = login.user;
         servers.conn.password = login.password;
         servers.identity = login.identity;
-        result = store_open_masters(&servers, options->redis.background, ret, error, error_size);
+        result = store_open_masters(&servers, options->server.background, ret, error, error_size);
         ret_policy->servers = SANDBOX_NETWORK_SERVERS;
         for (unsigned i = 0; i < uri.count; i++) {
             store_allow_port(ret_policy, uri.servers[i].port);
@@ -245,7 +245,7 @@ static int store_open_zookeeper(const struct options *options, struct backend **
     struct zookeeper_options server = {.uri = &uri,
                                        .kazoo = options->layout_kazoo,
                                        .ttl = options->ttl,
-                                       .background = options->redis.background,
+                                       .background = options->server.background,
                                        .seed = g_random_int()};
     struct store_login login;
     int result = zookeeper_uri_parse(&uri, options->backend, error, error_size);
@@ -276,10 +276,10 @@ static int store_open_postgresql(const struct options *options, struct backend *
 {
     struct postgresql_options server = {
         .uri = options->backend,
-        .background = options->redis.background,
+        .background = options->server.background,
         .term = options->ttl,
-        .grace = options->redis.grace,
-        .strict = options->redis.strict,
+        .grace = options->server.grace,
+        .strict = options->server.strict,
         .shedlock = options->shedlock,
         .seed = g_random_int(),
     };

@@ -20,7 +20,7 @@ static void hold_cancel_acquire(struct request *r)
 
 static void hold_retry_acquire(struct request *r)
 {
-    hold_acquire(r, r->hold, NULL, r->provisional.answer);
+    hold_acquire(r, r->hold, NULL, r->provisional.next_step);
 }
 
 /* A write-open meets a provisional lease of another mount.  The backend reports no
@@ -37,7 +37,7 @@ static bool hold_retry_provisional(struct request *r, const struct backend_info 
     }
     if (!r->provisional.until) {
         r->provisional.until = MIN(holder->deadline, now + SECOND + SECOND / 2);
-        r->provisional.answer = r->answer;
+        r->provisional.next_step = r->next_step;
         r->provisional.fence = holder->fence;
         r->provisional.pause = HOLD_RETRY_MIN;
     } else if (holder->fence != r->provisional.fence || now >= r->provisional.until) {
@@ -89,7 +89,7 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
         r->queued = true;
         fs->observer->queued(fs, hold);
         if (!r->queue) {
-            request_park(r, hold_queue(hold), r->answer, hold_cancel_acquire);
+            request_park(r, hold_queue(hold), r->next_step, hold_cancel_acquire);
         }
         return;
     }
@@ -111,7 +111,7 @@ void hold_acquire_claim(struct request *r, struct backend_claim *claim, request_
     char path[TREE_PATH_MAX];
     struct hold *hold = r->hold;
     bool fits = tree_path(hold->node, path, sizeof path);
-    r->answer = answer;
+    r->next_step = answer;
     request_ref(r);
     if (!fits || !hold_charge(r->fs, hold, claim->content ? g_bytes_get_size(claim->content) : 0)) {
         hold_acquired(r, fits ? BACKEND_QUOTA : BACKEND_INVALID, NULL, NULL);
@@ -149,7 +149,7 @@ static void hold_stored(void *arg, enum backend_result result)
 void hold_store_for(struct request *r, struct hold *hold, request_step *answer)
 {
     r->hold = hold_ref(hold);
-    r->answer = answer;
+    r->next_step = answer;
     hold_store_then(r->fs, hold, hold_stored, r);
 }
 
@@ -175,7 +175,7 @@ static void hold_converted(void *arg, enum backend_result result)
 
 void hold_convert(struct request *r, struct backend_claim *claim, request_step *answer)
 {
-    r->answer = answer;
+    r->next_step = answer;
     hold_ref(r->hold)->converting = true;
     r->hold->converting_to = (uint8_t)claim->kind;
     backend_convert(r->fs->backend, r->hold->ticket, claim, hold_converted, r);
@@ -189,7 +189,7 @@ void hold_make_lease(struct request *r, GBytes *content, request_step *answer)
     claim.content = content;
     if (content && !hold_charge(r->fs, r->hold, g_bytes_get_size(content))) {
         g_bytes_unref(claim.meta);
-        r->answer = answer;
+        r->next_step = answer;
         request_resume(r, BACKEND_QUOTA);
         return;
     }

@@ -131,7 +131,7 @@ void hold_pass_to_heirs(struct hold *hold, bool is_over)
     }
 }
 
-struct owner *hold_current_owner(struct hold *hold)
+struct owner *hold_update_owner(struct hold *hold)
 {
     hold_pass_to_heirs(hold, false);
     return hold->owner;
@@ -152,7 +152,7 @@ bool hold_is_owned_by(struct hold *hold, struct owner *who)
     if (who && who == hold->owner) {
         return true; /* it asks, so it lives, so nobody has inherited */
     }
-    return owner_is_same(hold_current_owner(hold), who) || owner_is_same(hold_opener(hold), who);
+    return owner_is_same(hold_update_owner(hold), who) || owner_is_same(hold_opener(hold), who);
 }
 
 static bool hold_is_descendant(struct owner *who, struct owner *ancestor)
@@ -180,7 +180,7 @@ bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid
     if (who && who == hold->owner) {
         return true; /* as in hold_is_owned_by */
     }
-    struct owner *owner = hold_current_owner(hold), *opener = hold_opener(hold);
+    struct owner *owner = hold_update_owner(hold), *opener = hold_opener(hold);
     bool lives = owner && owner_alive(owner);     /* asked once: each time costs a system call */
     if (!lives && hold_can_pass_on(hold, true)) { /* how it ended is not told yet: perhaps well */
         owner = hold_next_heir(hold);
@@ -202,7 +202,7 @@ bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid
 /* Does its owner live, or an heir?  An owner that failed passes nothing on. */
 static bool hold_has_living_owner(struct hold *hold)
 {
-    struct owner *owner = hold_current_owner(hold);
+    struct owner *owner = hold_update_owner(hold);
     return owner && (owner_alive(owner) || hold_can_pass_on(hold, true));
 }
 
@@ -232,7 +232,7 @@ struct hold *hold_find_shown_to(const struct node *node, struct owner *caller)
             return hold;
         }
         found = !found && hold_is_exclusive(hold) ? hold : found;
-        struct owner *owner = ancestors ? NULL : hold_current_owner(hold);
+        struct owner *owner = ancestors ? NULL : hold_update_owner(hold);
         ancestors = owner && caller && owner_descends(caller, owner) ? hold : ancestors;
     }
     return found ? found : ancestors;

@@ -393,7 +393,7 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
         return; /* of processes that are not known: it ends with its term */
     }
     if (ticket->kind != BACKEND_LEASE) {
-        hold_current_owner(hold);
+        hold_update_owner(hold);
         if (hold->inherited && hold_heirs(hold)) {
             hold_finalize_owner(fs, hold); /* who took it has ended */
         }

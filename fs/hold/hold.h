@@ -316,8 +316,8 @@ void hold_release_range(struct fs *fs, struct hold *hold, uint64_t start, uint64
 
 /* --- owner and heirs: heirs.c --- */
 
-/* The owner now: the first of acquirer and heirs that lives; or NULL. */
-struct owner *hold_current_owner(struct hold *hold);
+/* Makes the first of acquirer and heirs that lives the owner, and returns it; or NULL. */
+struct owner *hold_update_owner(struct hold *hold);
 
 /* Passes it to the next heir as long as its owner has ended and its end allows that.  `is_over`: the first second has
  * passed. */

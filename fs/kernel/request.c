@@ -78,7 +78,7 @@ static void request_interrupted(fuse_req_t req, void *arg)
 void request_park(struct request *r, struct request_queue *queue, request_step *answer, request_step *cancel)
 {
     r->queue = queue;
-    r->answer = answer;
+    r->next_step = answer;
     r->cancel = cancel;
     TAILQ_INSERT_TAIL(queue, r, parked);
     if (r->ticket) {
@@ -141,7 +141,7 @@ void request_resume(void *request, enum backend_result result)
     struct request *r = request;
     request_unpark(r);
     r->result = result;
-    r->answer(r);
+    r->next_step(r);
 }
 
 void request_resume_all(struct request_queue *queue, enum backend_result result)

@@ -48,7 +48,7 @@ struct request {
     struct hold *claim;            /* counted: of flock, granted beside the lock that its handle has; or NULL */
     struct backend_ticket *ticket; /* its own ticket, which waits or is not answered yet */
     struct request_queue *queue;   /* where it is parked, or NULL */
-    request_step *answer;          /* continues it, when the result is known */
+    request_step *next_step;       /* continues it, when the result is known */
     request_step *cancel;          /* of a parked request: replies EINTR, and undoes what it began */
     enum backend_result result;    /* of what it waited for */
     void (*refused)(struct request *r, int error); /* called after a reply with an error; may be NULL */
@@ -79,7 +79,7 @@ struct request {
     clock_ms wake;       /* for request_sleep */
     struct {
         clock_ms until; /* 0: it has not waited yet */
-        request_step *answer;
+        request_step *next_step;
         uint64_t fence;
         int64_t pause;
     } provisional;

@@ -95,32 +95,32 @@ static void attributes_known(void *arg, enum backend_result result, const struct
     }
     if (result != BACKEND_OK) {
         if (hold_exists_at(node)) {
-            r->answer(r);
+            r->next_step(r);
         } else {
             request_reply(r, -EIO);
         }
     } else if (hold || (first && (!lock || hold_is_exclusive(first)))) {
-        r->answer(r); /* ours, or ours meanwhile */
+        r->next_step(r); /* ours, or ours meanwhile */
     } else if (node->directory && info->type == BACKEND_NOTHING && hold_exists_at(node)) {
-        r->answer(r); /* a server that has forgotten hears of it again with what is held in it */
+        r->next_step(r); /* a server that has forgotten hears of it again with what is held in it */
     } else if (node->directory && info->type == BACKEND_NOTHING) {
         request_reply(r, -ENOENT); /* also to who is in it */
     } else if (attributes_are_of_another(node, info)) {
-        if (r->answer == attributes_show && attributes_were_looked_up(r)) {
+        if (r->next_step == attributes_show && attributes_were_looked_up(r)) {
             attributes_reply(r); /* as what it was */
         } else {
             request_reply(r, -ESTALE);
         }
     } else if (lock) {
         r->attributes.elsewhere = info;
-        r->answer(r);
+        r->next_step(r);
     } else {
         if (node->directory) {
             directory_load(node, &info->directory);
         } else if (node->visible) {
             hold_notify_gone(r->fs, node);
         }
-        r->answer(r);
+        r->next_step(r);
     }
 }
 
@@ -128,7 +128,7 @@ static void attributes_known(void *arg, enum backend_result result, const struct
 static void attributes_stat(struct request *r, request_step *answer)
 {
     r->attributes.elsewhere = NULL;
-    r->answer = answer;
+    r->next_step = answer;
     r->attributes.stat_time = 0;
     if (attributes_are_known(r)) {
         answer(r);

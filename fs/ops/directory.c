@@ -67,7 +67,7 @@ static void directory_was(void *arg, enum backend_result result, const struct ba
     if (result == BACKEND_OK && info->type == BACKEND_DIRECTORY) {
         directory_load(r->node, &info->directory);
     }
-    r->answer(r);
+    r->next_step(r);
 }
 
 static void directory_stored(void *arg, enum backend_result result)
@@ -77,7 +77,7 @@ static void directory_stored(void *arg, enum backend_result result)
 
 void directory_reload(struct request *r, request_step *answer)
 {
-    r->answer = answer;
+    r->next_step = answer;
     request_stat(r, directory_was);
 }
 
@@ -91,7 +91,7 @@ void directory_store(struct request *r, request_step *answer)
     }
     own->meta =
         directory_meta(r->fs, node->directory->uid, node->directory->gid, node->mode, &node->directory->changed);
-    r->answer = answer;
+    r->next_step = answer;
     if (request_path(r, path)) {
         backend_set_directory(r->fs->backend, path, own, directory_stored, r);
     }

@@ -272,7 +272,7 @@ static bool lock_excludes_itself(struct request *r, uint32_t *ret_holders)
         }
         bool unknown = (r->lock.owner && hold->kind == BACKEND_FCNTL) || hold_survivor(hold);
         bool passed = hold->kind == BACKEND_FLOCK && hold_handle(hold) && hold_handle(hold)->flushed;
-        if (unknown || passed || !request_caller(r) || hold_current_owner(hold) != request_caller(r)) {
+        if (unknown || passed || !request_caller(r) || hold_update_owner(hold) != request_caller(r)) {
             return false;
         }
         own = true;
@@ -413,7 +413,7 @@ static void lock_set_new(struct request *r)
         hold = lock_new(r, BACKEND_FCNTL);
         hold_set_lock_owner(r->fs, hold, r->lock.owner);
     }
-    r->answer = lock_set_answer;
+    r->next_step = lock_set_answer;
     if (!hold_charge(r->fs, hold, 0)) {
         request_resume(r, BACKEND_QUOTA);
         return;
@@ -562,7 +562,7 @@ static pid_t lock_holder_pid(const struct fs *fs, const struct backend_info *inf
 {
     const struct survivor *survivor = info->ticket ? hold_survivor(info->ticket->user) : NULL;
     const struct owner *owner = survivor       ? survivor_process(survivor)
-                                : info->ticket ? hold_current_owner(info->ticket->user)
+                                : info->ticket ? hold_update_owner(info->ticket->user)
                                                : NULL;
     struct meta meta;
     if (owner) {

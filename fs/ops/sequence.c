@@ -67,7 +67,7 @@ void sequence_create(struct request *r, mode_t mode, GBytes *content, request_st
     if (!request_path_in(r, path)) {
         return;
     }
-    r->answer = answer;
+    r->next_step = answer;
     r->hold = hold_new(r->fs, r->node, kind, request_caller(r), context->uid, context->gid, mode);
     r->hold->sequence = true;
     r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0;

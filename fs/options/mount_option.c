@@ -97,23 +97,23 @@ static const struct mount_option mount_options[] = {
 
     {"credentials=", OPTION_PATH, FOR_SERVERS, FIELD(credentials), 0, 0, "FILE", "the name of a file",
      "password, or USER:PASSWORD, for the server"},
-    {"sentinel_credentials=", OPTION_PATH, FOR_REDIS, FIELD(redis.sentinel_credentials), 0, 0, "FILE",
+    {"sentinel_credentials=", OPTION_PATH, FOR_REDIS, FIELD(server.sentinel_credentials), 0, 0, "FILE",
      "the name of a file", "the same for Redis' Sentinels"},
-    {"prefix=", OPTION_TEXT, FOR_BOTH_REDIS, FIELD(redis.prefix), 0, 0, "TEXT", "", "before every key in Redis"},
-    {"key=", OPTION_KEY, FOR_BOTH_REDIS, FIELD(redis.key), 0, 0, "TEMPLATE",
+    {"prefix=", OPTION_TEXT, FOR_BOTH_REDIS, FIELD(server.prefix), 0, 0, "TEXT", "", "before every key in Redis"},
+    {"key=", OPTION_KEY, FOR_BOTH_REDIS, FIELD(server.key), 0, 0, "TEMPLATE",
      "the key of a lock, with {n} once, where its name is to stand", "the key of a lock (default {n})"},
-    {"timeout=", OPTION_TIME, FOR_BOTH_REDIS, FIELD(redis.timeout), REDIS_TIME, "of a request to Redis (default 5s)"},
-    {"command_timeout=", OPTION_TIME, FOR_BOTH_REDIS, FIELD(redis.command_timeout), REDIS_TIME,
+    {"timeout=", OPTION_TIME, FOR_BOTH_REDIS, FIELD(server.timeout), REDIS_TIME, "of a request to Redis (default 5s)"},
+    {"command_timeout=", OPTION_TIME, FOR_BOTH_REDIS, FIELD(server.command_timeout), REDIS_TIME,
      "of one command, before it is sent again"},
-    {"connect_timeout=", OPTION_TIME, FOR_BOTH_REDIS, FIELD(redis.connect_timeout), REDIS_TIME, "of a connection attempt"},
-    {"keepalive", OPTION_SET, FOR_BOTH_REDIS, FIELD(redis.keepalive), .help = "probe idle connections (default)"},
-    {"nokeepalive", OPTION_CLEAR, FOR_BOTH_REDIS, FIELD(redis.keepalive), .help = "do not"},
-    {"grace=", OPTION_GRACE, FOR_BOTH_REDIS | FOR_POSTGRESQL, FIELD(redis.grace), LEASE_TTL_MIN, LEASE_TTL_MAX, "TIME|strict",
+    {"connect_timeout=", OPTION_TIME, FOR_BOTH_REDIS, FIELD(server.connect_timeout), REDIS_TIME, "of a connection attempt"},
+    {"keepalive", OPTION_SET, FOR_BOTH_REDIS, FIELD(server.keepalive), .help = "probe idle connections (default)"},
+    {"nokeepalive", OPTION_CLEAR, FOR_BOTH_REDIS, FIELD(server.keepalive), .help = "do not"},
+    {"grace=", OPTION_GRACE, FOR_BOTH_REDIS | FOR_POSTGRESQL, FIELD(server.grace), LEASE_TTL_MIN, LEASE_TTL_MAX, "TIME|strict",
      "strict, or a time from 100ms to 3650d, such as 30s or 5m",
      "how long, at most, a server that has forgotten grants nothing new"},
-    {"wait=", OPTION_NUMBER, FOR_REDIS, FIELD(redis.wait), 0, REDIS_WAIT_MAX, "NUMBER", "a number from 0 to 100",
+    {"wait=", OPTION_NUMBER, FOR_REDIS, FIELD(server.wait), 0, REDIS_WAIT_MAX, "NUMBER", "a number from 0 to 100",
      "how many replicas must have what is granted (default 0)"},
-    {"background", OPTION_SET, FOR_SERVERS, FIELD(redis.background), .help = "mount although the server is away"},
+    {"background", OPTION_SET, FOR_SERVERS, FIELD(server.background), .help = "mount although the server is away"},
 
     {"layout=", OPTION_CHOICE, FOR_ZOOKEEPER, FIELD(layout_kazoo), 0, 0, "curator|kazoo", "curator or kazoo",
      "whose locks ours exclude in ZooKeeper (default curator)"},
@@ -301,7 +301,7 @@ static bool mount_option_read_value(struct options *o, const struct mount_option
     case OPTION_TIME:
         return options_duration_within(value, strlen(value), known->min, known->max, field) == 0;
     case OPTION_GRACE:
-        o->redis.strict = o->redis.strict || strcmp(value, "strict") == 0;
+        o->server.strict = o->server.strict || strcmp(value, "strict") == 0;
         return strcmp(value, "strict") == 0 ||
                options_duration_within(value, strlen(value), known->min, known->max, field) == 0;
     case OPTION_OCTAL:

@@ -115,7 +115,7 @@ static int options_find_store(struct options_parse *p)
     }
     if (g_ascii_strncasecmp(o->backend, "redlock:", strlen("redlock:")) == 0) {
         o->kind = OPTIONS_REDLOCK;
-        return o->redis.strict ? options_fail(p, "grace=strict is how redlock:// always is: leave it out") : 0;
+        return o->server.strict ? options_fail(p, "grace=strict is how redlock:// always is: leave it out") : 0;
     }
     if (g_ascii_strncasecmp(o->backend, "zookeeper", strlen("zookeeper")) == 0 && strchr(o->backend, ':')) {
         char *directory = options_state_directory(o);
@@ -285,7 +285,7 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
         .user_locks = USER_LOCKS_DEFAULT,
         .user_content = USER_CONTENT_DEFAULT,
         .log = LOG_LEVEL_INFO,
-        .redis = {.keepalive = true},
+        .server = {.keepalive = true},
     };
     if (fuse_opt_add_arg(&options->fuse, "leasefs") < 0) {
         return options_fail(&p, "out of memory");
@@ -326,9 +326,9 @@ void options_clear(struct options *options)
     g_free(options->backend);
     g_free(options->directory);
     g_free(options->mountpoint);
-    g_free(options->redis.prefix);
-    g_free(options->redis.key);
-    g_free(options->redis.sentinel_credentials);
+    g_free(options->server.prefix);
+    g_free(options->server.key);
+    g_free(options->server.sentinel_credentials);
     g_free(options->credentials);
     g_free(options->state);
     g_free(options->shedlock);

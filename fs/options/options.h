@@ -37,8 +37,8 @@ enum options_kind {
     OPTIONS_KINDS
 };
 
-/* Only for redis:// and redlock://.  NULL, 0: not given. */
-struct options_redis {
+/* Only for stores across a network; mount_option.c says for which.  NULL, 0: not given. */
+struct options_server {
     char *prefix;               /* before every key */
     char *key;                  /* template of a lock's key, with {n} once */
     char *sentinel_credentials; /* a file, absolute */
@@ -63,7 +63,7 @@ struct options {
     char *backend;     /* "memory", "local", "local:DIR", "redis://HOST", "zookeeper://HOST" and their like, as given */
     char *directory;   /* absolute: of the local store, or of a ZooKeeper mount's state; else NULL */
     char *credentials; /* for a server: a file, absolute; or NULL */
-    struct options_redis redis;
+    struct options_server server;
     char *state;       /* of zookeeper://: a directory, absolute; NULL: the default one */
     bool layout_kazoo; /* of zookeeper://: locks as kazoo lays them out */
     char *shedlock;    /* of postgresql://: the table that locks of ShedLock are in; NULL: none */

@@ -412,17 +412,17 @@ START_TEST(redis_is_a_backend_of_its_own)
         ck_assert_int_eq(options.kind, OPTIONS_REDIS);
         ck_assert_str_eq(options.backend, uris[i]);
         ck_assert_ptr_null(options.directory);
-        ck_assert_ptr_null(options.redis.prefix);
-        ck_assert_ptr_null(options.redis.key);
+        ck_assert_ptr_null(options.server.prefix);
+        ck_assert_ptr_null(options.server.key);
         ck_assert_ptr_null(options.credentials);
-        ck_assert_int_eq(options.redis.timeout, 0);
-        ck_assert_int_eq(options.redis.command_timeout, 0);
-        ck_assert_int_eq(options.redis.connect_timeout, 0);
-        ck_assert(options.redis.keepalive);
-        ck_assert(!options.redis.background);
-        ck_assert_int_eq(options.redis.grace, 0);
-        ck_assert(!options.redis.strict);
-        ck_assert_uint_eq(options.redis.wait, 0);
+        ck_assert_int_eq(options.server.timeout, 0);
+        ck_assert_int_eq(options.server.command_timeout, 0);
+        ck_assert_int_eq(options.server.connect_timeout, 0);
+        ck_assert(options.server.keepalive);
+        ck_assert(!options.server.background);
+        ck_assert_int_eq(options.server.grace, 0);
+        ck_assert(!options.server.strict);
+        ck_assert_uint_eq(options.server.wait, 0);
     }
     assert_fuse_arguments("leasefs -o fsname=redis:h -o subtype=leasefs");
     ck_assert_int_eq(PARSE("local:redis://host", mountpoint), 0);
@@ -439,27 +439,27 @@ START_TEST(redis_options_are_taken)
               "redis://h", mountpoint),
         0);
     char *credentials = g_build_filename(workdir, "secret", NULL);
-    ck_assert_str_eq(options.redis.prefix, "app:");
-    ck_assert_str_eq(options.redis.key, "lock:{n}:x");
+    ck_assert_str_eq(options.server.prefix, "app:");
+    ck_assert_str_eq(options.server.key, "lock:{n}:x");
     ck_assert_str_eq(options.credentials, credentials);
-    ck_assert_int_eq(options.redis.timeout, 600000);
-    ck_assert_int_eq(options.redis.command_timeout, 10);
-    ck_assert_int_eq(options.redis.connect_timeout, 1500);
-    ck_assert_int_eq(options.redis.grace, 60000);
-    ck_assert(options.redis.strict);
-    ck_assert_uint_eq(options.redis.wait, 2);
-    ck_assert(!options.redis.keepalive);
-    ck_assert(options.redis.background);
+    ck_assert_int_eq(options.server.timeout, 600000);
+    ck_assert_int_eq(options.server.command_timeout, 10);
+    ck_assert_int_eq(options.server.connect_timeout, 1500);
+    ck_assert_int_eq(options.server.grace, 60000);
+    ck_assert(options.server.strict);
+    ck_assert_uint_eq(options.server.wait, 2);
+    ck_assert(!options.server.keepalive);
+    ck_assert(options.server.background);
     g_free(credentials);
     ck_assert_int_eq(g_chdir("/"), 0);
     ck_assert_int_eq(PARSE("-o",
                            "prefix=a,prefix=,key={n},key={{n}},nokeepalive,keepalive,credentials=/a,credentials=/b",
                            "redis://h", mountpoint),
                      0);
-    ck_assert_str_eq(options.redis.prefix, "");
-    ck_assert_str_eq(options.redis.key, "{{n}}");
+    ck_assert_str_eq(options.server.prefix, "");
+    ck_assert_str_eq(options.server.key, "{{n}}");
     ck_assert_str_eq(options.credentials, "/b");
-    ck_assert(options.redis.keepalive);
+    ck_assert(options.server.keepalive);
     assert_refused(PARSE("-o", "wait=101", "redis://h", mountpoint), "wait=101: wait= takes a number from 0 to 100");
 }
 END_TEST
@@ -467,8 +467,8 @@ END_TEST
 START_TEST(comma_after_a_backslash_belongs_to_the_text)
 {
     ck_assert_int_eq(PARSE("-o", "prefix=a\\,b\\\\,key=x\\,{n},credentials=/c\\,d", "redis://h", mountpoint), 0);
-    ck_assert_str_eq(options.redis.prefix, "a,b\\");
-    ck_assert_str_eq(options.redis.key, "x,{n}");
+    ck_assert_str_eq(options.server.prefix, "a,b\\");
+    ck_assert_str_eq(options.server.key, "x,{n}");
     ck_assert_str_eq(options.credentials, "/c,d");
 }
 END_TEST
