@@ -225,6 +225,11 @@ static void postgresql_status(struct remote *r, struct backend_status *status)
     g_ptr_array_add(status->details, g_strdup_printf("channel: leasefs_%s", p->mount));
 }
 
+static bool postgresql_is_recovering(const struct remote *r)
+{
+    return ((const struct postgresql *)r)->recovery;
+}
+
 static const struct remote_store store = {
     .name = "postgresql",
     .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_REPLACE | BACKEND_CAN_SHARE,
@@ -238,6 +243,7 @@ static const struct remote_store store = {
     .heartbeat = pq_send_heartbeat,
     .watch_name = pq_watch_name,
     .recover = pq_recover,
+    .is_recovering = postgresql_is_recovering,
     .status = postgresql_status,
 };
 

@@ -124,26 +124,10 @@ static void recover_ask(struct pq_recovery *recovery)
     postgresql_send(recovery->p, PQ_RECOVER, &f, 0, recover_on_part, recovery);
 }
 
-static void recover_on_limit(struct ev_loop *loop, ev_timer *limit, int events)
-{
-    (void)loop, (void)events;
-    *(bool *)limit->data = true;
-}
-
 void pq_recover(struct remote *r, backend_recover_each *found, void *arg)
 {
     struct postgresql *p = (struct postgresql *)r;
-    bool late = false;
-    ev_timer limit;
-    ev_timer_init(&limit, recover_on_limit, (double)p->remote.timeout / 1000, 0);
-    limit.data = &late;
-    ev_now_update(r->loop);
-    ev_timer_start(r->loop, &limit);
     p->recovery = g_new(struct pq_recovery, 1);
     *p->recovery = (struct pq_recovery){.p = p, .path = g_bytes_new(NULL, 0), .found = found, .arg = arg};
     recover_ask(p->recovery);
-    while (p->recovery && !late) {
-        ev_run(r->loop, EVRUN_ONCE);
-    }
-    ev_timer_stop(r->loop, &limit);
 }

@@ -438,30 +438,14 @@ static void recover_ask_part(struct redis_recovery *recovery)
     recovery->parts++;
 }
 
-static void recover_on_limit(struct ev_loop *loop, ev_timer *limit, int events)
-{
-    (void)loop, (void)events;
-    *(bool *)limit->data = true;
-}
-
 void redis_recover(struct remote *remote, backend_recover_each *found, void *arg)
 {
     struct redis *r = (struct redis *)remote;
-    bool late = false;
-    ev_timer limit;
-    ev_timer_init(&limit, recover_on_limit, (double)r->remote.timeout / 1000, 0);
-    limit.data = &late;
-    ev_now_update(r->remote.loop);
-    ev_timer_start(r->remote.loop, &limit);
     r->recovery = g_new0(struct redis_recovery, 1);
     *r->recovery = (struct redis_recovery){.r = r, .found = found, .arg = arg, .cursor = "0"};
     TAILQ_INIT(&r->recovery->batches);
     TAILQ_INIT(&r->recovery->waiting);
     recover_ask_part(r->recovery);
-    while (r->recovery && !late) {
-        ev_run(r->remote.loop, EVRUN_ONCE);
-    }
-    ev_timer_stop(r->remote.loop, &limit);
 }
 
 void redis_recover_stop(struct redis *r)

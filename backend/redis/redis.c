@@ -203,6 +203,11 @@ static bool redis_allows_name(struct remote *r, const char *name)
     return redis_key_allowed(&((struct redis *)r)->keys, name);
 }
 
+static bool redis_is_recovering(const struct remote *r)
+{
+    return ((const struct redis *)r)->recovery;
+}
+
 static const struct remote_store store = {
     .name = "redis",
     .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_REPLACE | BACKEND_CAN_SHARE,
@@ -220,6 +225,7 @@ static const struct remote_store store = {
     .watch_name = redis_watch_name,
     .on_watching = redis_watching,
     .recover = redis_recover,
+    .is_recovering = redis_is_recovering,
     .status = redis_status,
 };
 

@@ -286,25 +286,12 @@ static void recover_ask_notes(struct redlock_flow *flow)
 
 /* --- the beginning --- */
 
-static void recover_on_limit(struct ev_loop *loop, ev_timer *limit, int events)
-{
-    (void)loop, (void)events;
-    *(bool *)limit->data = true;
-}
-
-/* Returns after the time of a request at most; the rest is recovered while the mount serves. */
 void redlock_recover(struct remote *remote, backend_recover_each *found, void *arg)
 {
     struct redlock *r = (struct redlock *)remote;
-    bool late = false;
-    ev_timer limit;
     if (!r->notes) {
         return;
     }
-    ev_timer_init(&limit, recover_on_limit, (double)r->remote.timeout / 1000, 0);
-    limit.data = &late;
-    ev_now_update(remote->loop);
-    ev_timer_start(remote->loop, &limit);
     r->recovery = g_new0(struct redlock_recovery, 1);
     *r->recovery = (struct redlock_recovery){.notes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free),
                                              .own = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
@@ -313,8 +300,4 @@ void redlock_recover(struct remote *remote, backend_recover_each *found, void *a
                                              .found = found,
                                              .arg = arg};
     recover_ask_notes(redlock_flow_new(r, NULL, ""));
-    while (r->recovery && !late) {
-        ev_run(remote->loop, EVRUN_ONCE);
-    }
-    ev_timer_stop(remote->loop, &limit);
 }

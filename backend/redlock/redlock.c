@@ -209,6 +209,11 @@ static void redlock_on_waiting(struct remote *remote, struct remote_ticket *t, e
     }
 }
 
+static bool redlock_is_recovering(const struct remote *r)
+{
+    return ((const struct redlock *)r)->recovery;
+}
+
 static const struct remote_store store = {
     .name = "redlock",
     .safety = BACKEND_QUORUM,
@@ -229,6 +234,7 @@ static const struct remote_store store = {
     .on_waiting = redlock_on_waiting,
     .watch_lock = redlock_acquire_watch,
     .recover = redlock_recover,
+    .is_recovering = redlock_is_recovering,
     .status = redlock_status,
 };
 

@@ -307,12 +307,29 @@ static void operations_watch(struct backend *b, const char *name)
     }
 }
 
+static void operations_on_limit(struct ev_loop *loop, ev_timer *limit, int events)
+{
+    (void)loop, (void)events;
+    *(bool *)limit->data = true;
+}
+
 static void operations_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     struct remote *r = (struct remote *)b;
-    if (r->store->recover) {
-        r->store->recover(r, found, arg);
+    bool late = false;
+    ev_timer limit;
+    if (!r->store->recover) {
+        return;
     }
+    ev_timer_init(&limit, operations_on_limit, (double)r->timeout / 1000, 0);
+    limit.data = &late;
+    ev_now_update(r->loop);
+    ev_timer_start(r->loop, &limit);
+    r->store->recover(r, found, arg);
+    while (r->store->is_recovering && r->store->is_recovering(r) && !late) {
+        ev_run(r->loop, EVRUN_ONCE);
+    }
+    ev_timer_stop(r->loop, &limit);
 }
 
 static struct backend_counts operations_counts(struct backend *b)

@@ -276,6 +276,9 @@ struct remote_store {
     void (*on_watching)(struct remote *r, bool any);
     /* See backend_recover.  NULL: the leases of a mount that has ended expire. */
     void (*recover)(struct remote *r, backend_recover_each *found, void *arg);
+    /* Has `recover` not read all yet?  It goes on while the mount serves, after the time of a request.  NULL: `recover`
+     * returns when it has. */
+    bool (*is_recovering)(const struct remote *r);
     /* See backend_operations; has_connections is set. */
     void (*status)(struct remote *r, struct backend_status *status);
 };
