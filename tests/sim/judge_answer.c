@@ -59,6 +59,9 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
     /* A conversion that is refused or interrupted leaves the lock as it was. */
     bool kept = converts && error == EINTR && mount_calm(judge, request->mount, request->when);
     guint targets = 0;
+    if (breaks && outcome == UNKNOWN && judge->options.remote) { /* its request waits for the server, 5 s */
+        call->name->late_break = judge->now + 6 * JUDGE_SECOND;
+    }
     for (guint i = 0; i < call->ending->len; i++) {
         const struct hold *hold = call->ending->pdata[i];
         targets += hold->name == call->name && hold->may_begin < request->when;

@@ -817,7 +817,7 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
         hold->claim.handle->given = when;
     }
     bool astray = hold->claim.handle && hold->claim.handle->astray;
-    hold->uncertain = hold->uncertain || astray;
+    hold->uncertain = hold->uncertain || astray || when < hold->name->late_break;
     for (guint i = 0; i < hold->name->holds->len; i++) {
         const struct hold *other = hold->name->holds->pdata[i];
         bool taken = hold->may_end < when || hold->pending || astray; /* perhaps, before its answer came */

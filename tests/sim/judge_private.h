@@ -151,6 +151,7 @@ struct name {
     int64_t last_ended;          /* the end of the last hold; -1: there was none */
     bool last_released, last_broken;
     int64_t broken;                      /* the last break */
+    int64_t late_break;                  /* one whose caller was killed may be carried out until then */
     int64_t missed;                      /* the last break whose holder may have released before the answer */
     int64_t elsewhere[JUDGE_MOUNTS];     /* the last revocation of this mount's holder by another mount; 0: never */
     int64_t interrupted;                 /* the last interrupted wait, which the store may not know yet */
