@@ -20,7 +20,11 @@ bool tick_init(void)
     struct sigaction action = {.sa_handler = tick_on_signal}; /* without SA_RESTART, so that it ends the read */
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM};
     event._sigev_un._tid = (pid_t)syscall(SYS_gettid); /* glibc has had no name for it before 2.40 */
-    return sigaction(SIGALRM, &action, NULL) == 0 && timer_create(CLOCK_MONOTONIC, &event, &tick_timer) == 0;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM); /* whoever started us may have blocked it */
+    return pthread_sigmask(SIG_UNBLOCK, &set, NULL) == 0 && sigaction(SIGALRM, &action, NULL) == 0 &&
+           timer_create(CLOCK_MONOTONIC, &event, &tick_timer) == 0;
 }
 
 static void tick_set(long ns)

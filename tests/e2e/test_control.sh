@@ -207,6 +207,15 @@ fi
 expect eventually 20 constantly 300 asleep
 unmount "$MNT"
 
+it "it ends on a signal while it follows, also if its parent has blocked SIGALRM"
+for block in "" "env --block-signal=ALRM"; do
+    # shellcheck disable=SC2086 # the words of a command
+    mount_backend memory sandbox=no $block
+    [ "${#cpus[@]}" -eq 1 ] || ! nice -n -10 true 2>/dev/null || expect eventually 60 followed
+    kill "$DAEMON"
+    expect eventually 5 gone "$DAEMON"
+done
+
 it "with follow=no it does not"
 mount_memory follow=no,sandbox=no
 for _ in 1 2 3; do followed || true; done
