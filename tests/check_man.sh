@@ -1,5 +1,5 @@
 #!/bin/sh
-# The manual pages are well formed.
+# The manual pages are well formed, for mandoc and for groff, and fit a terminal.
 set -eu
 cd "${top_srcdir:-$(dirname "$0")/..}"
 
@@ -7,12 +7,28 @@ if ! command -v mandoc >/dev/null; then
     echo "1..0 # SKIP no mandoc"
     exit 0
 fi
+widest=100 # columns of an example; text is filled to 80
+
+# Prints a line for each fault of a page.
+complain() { # PAGE
+    mandoc -T lint -W warning "$1" || :
+    mandoc -T ascii -O width=80 "$1" | sed 's/.\x08//g' |
+        awk -v widest=$widest -v page="$1" 'length > widest { print page ": " length " columns: " $0 }'
+    # troff cannot break a line: a cell is wider than its column
+    ! command -v groff >/dev/null || groff -ww -mdoc -T ascii "$1" 2>&1 >/dev/null
+    awk -v page="$1" '
+        /[a-z0-9]\.(It|Pp|El|Bl|Ss|Sh|Xr|Cm|Ar|Ql) / { print page ":" NR ": a macro within a line: " $0 }
+        { gsub(/ , Ql /, " ") }
+        /^\.(Pq )?(Ql|Dq) [^"]* (,|No|Pa|Va|Cm|Xr|or) [^ ]/ { print page ":" NR ": the quotes hold what follows: " $0 }
+    ' "$1"
+}
 
 failed=0
 number=0
 for page in man/*.[178]; do
     number=$((number + 1))
-    if complaints=$(mandoc -T lint -W warning "$page"); then
+    complaints=$(complain "$page")
+    if [ -z "$complaints" ]; then
         echo "ok $number - $page"
     else
         echo "not ok $number - $page"
