@@ -4,6 +4,7 @@
 #
 #     kills "local:$TEST_DIR/store" 1000 --kills 20
 #
+# A run that fails shows which lines the log has most often; one that stops before its judgement also the last lines.
 # KILLS_OPTIONS are options of the mount.
 
 KINDS=${E2E_KILL_KINDS:-lease,flock,range,ofd,ticket,inherited}
@@ -18,14 +19,21 @@ mount -t tmpfs -o mode=755 tmpfs "$top" && mount --make-shared "$top" || skip_al
 mkdir "$top/mnt"
 mkdir -m 700 "$TEST_DIR/store"
 
+kills_log() { grep -v sandbox "$TEST_DIR/kills.log"; }
+
 # kills BACKEND MS [OPTION…]: with this ttl; its status; what it prints is shown.
 kills() {
-    local status=0 backend=$1 ttl=$2
+    local status=0 backend=$1 ttl=$2 limit=$((${E2E_LIMIT:-240} - 10)) # lib.sh ends the test at E2E_LIMIT
     shift 2
-    timeout -s KILL "${E2E_LIMIT:-240}" "$KILLS_PROGRAM" --seed "${STRESS_SEED:-$SRANDOM}" --ttl "$ttl" "$@" "$top/mnt" \
+    timeout -s KILL "$limit" "$KILLS_PROGRAM" --seed "${STRESS_SEED:-$SRANDOM}" --ttl "$ttl" "$@" "$top/mnt" \
         "$LEASEFS" -f -o "ttl=${ttl}ms,allow_other${KILLS_OPTIONS:+,$KILLS_OPTIONS}" "$backend" "$top/mnt" >"$TEST_DIR/kills" 2>"$TEST_DIR/kills.log" || status=$?
     sed 's/^/# /' "$TEST_DIR/kills" | tail -60
-    [ "$status" = 0 ] || grep -v sandbox "$TEST_DIR/kills.log" | sort | uniq -c | sort -rn | head -20 | sed 's/^/# /'
+    [ "$status" = 0 ] || kills_log | sort | uniq -c | sort -rn | head -20 | sed 's/^/# /'
+    if [ "$status" != 0 ] && [ "$status" != 3 ]; then
+        [ "$status" != 137 ] || say "killed after $limit s: see E2E_LIMIT"
+        say "status $status, without a judgement; the end of the log:"
+        kills_log | tail -20 | sed 's/^/# /'
+    fi
     while mountpoint -q "$top/mnt"; do umount -l "$top/mnt"; done
     return "$status"
 }

@@ -342,6 +342,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     parse(argc, argv);
     printf("seed %" PRIu64 "\n", k.seed);
+    int64_t began = stress_now();
     make_workers();
     struct stress_random random = stress_seed(k.seed, UINT32_MAX);
     for (unsigned i = 1; i <= k.kills; i++) {
@@ -351,6 +352,7 @@ int main(int argc, char **argv)
         pass_time(RESTART);
         daemon_start();
         if (i % REST_EVERY == 0) {
+            printf("%u kills at %.0f s\n", i, (double)(stress_now() - began) / STRESS_SECOND);
             rest();
         }
     }
