@@ -66,8 +66,8 @@ struct remote_ticket *redlock_hold_find_holder(const struct redlock *r, const ch
 static void hold_send_note_out(struct redlock *r, const char *id, const char *name)
 {
     redlock_poll_fill_mine(r);
+    redlock_poll_text(r, "remove");
     redlock_poll_fill_note(r, id, name);
-    redlock_poll_text(r, "");
     redlock_poll_send(r, NULL, REDLOCK_MINE, REDLOCK_RELEASE_TIME);
 }
 

@@ -192,6 +192,29 @@ static void poll_on_answer(void *arg, const struct redis_answer *answer)
 
 /* --- sending --- */
 
+static uint64_t poll_call(struct redlock_node *node, enum redlock_script_id script, int64_t timeout,
+                          redis_answered *on_answer, void *arg)
+{
+    const struct redlock *r = node->r;
+    bool up = redlock_node_is_up(node);
+    clock_ms silent = redis_conn_counts(node->conn).silent;
+    bool away = !up && silent > 0 && clock_now() - silent >= r->remote.timeout;
+    redlock_node_stamp(node);
+    return redis_conn_call(node->conn, &redlock_scripts[script], r->key_count,
+                           (const struct redis_argument *)r->arguments->data, r->arguments->len,
+                           up     ? timeout
+                           : away ? REMOTE_TIMEOUT_AWAY
+                                  : MAX(timeout, r->remote.timeout), /* it may be connecting */
+                           on_answer, arg);
+}
+
+static void poll_clear(struct redlock *r)
+{
+    r->key_count = 0;
+    g_array_set_size(r->arguments, 0);
+    g_string_chunk_clear(r->arena);
+}
+
 void redlock_poll_send(struct redlock *r, struct redlock_flow *flow, enum redlock_script_id script, int64_t timeout)
 {
     struct redlock_poll *poll = g_new0(struct redlock_poll, 1);
@@ -204,24 +227,20 @@ void redlock_poll_send(struct redlock *r, struct redlock_flow *flow, enum redloc
         flow->poll = poll;
     }
     for (unsigned i = 0; i < r->count; i++) {
-        struct redlock_node *node = &r->nodes[i];
         struct redlock_ballot *ballot = &poll->ballots[i];
-        bool up = redlock_node_is_up(node);
-        clock_ms silent = redis_conn_counts(node->conn).silent;
-        bool away = !up && silent > 0 && clock_now() - silent >= r->remote.timeout;
         ballot->poll = poll;
-        redlock_node_stamp(node);
         poll->open++;
-        ballot->id = redis_conn_call(node->conn, &redlock_scripts[script], r->key_count,
-                                     (const struct redis_argument *)r->arguments->data, r->arguments->len,
-                                     up     ? timeout
-                                     : away ? REMOTE_TIMEOUT_AWAY
-                                            : MAX(timeout, r->remote.timeout), /* it may be connecting */
-                                     poll_on_answer, ballot);
+        ballot->id = poll_call(&r->nodes[i], script, timeout, poll_on_answer, ballot);
     }
-    r->key_count = 0;
-    g_array_set_size(r->arguments, 0);
-    g_string_chunk_clear(r->arena);
+    poll_clear(r);
+}
+
+uint64_t redlock_poll_send_one(struct redlock_node *node, enum redlock_script_id script, int64_t timeout,
+                               redis_answered *on_answer, void *arg)
+{
+    uint64_t id = poll_call(node, script, timeout, on_answer, arg);
+    poll_clear(node->r);
+    return id;
 }
 
 void redlock_poll_forget(struct redlock_poll *poll)

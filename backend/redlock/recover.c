@@ -1,6 +1,7 @@
 /* recover: the leases and handle locks that this mount held when it last ended.
  *
- * Each server has notes of them (MINE of head.lua).  This asks all servers for each lock that a majority has noted, and
+ * Each server has notes of them (MINE of head.lua), which are read part by part.  A lock that a majority has is noted
+ * by a majority, so all notes of any majority of the servers have it.  This asks all servers for each such lock, and
  * gives it another token.  A lock that a majority has is recovered, with what is left of its term on a majority; it is
  * renewed now if its owner lives or a process has its file open.  Any other is lost.
  *
@@ -14,7 +15,7 @@
 
 #define RECOVER_PART 500    /* notes of one answer */
 #define RECOVER_PENDING 100 /* locks that are asked for at a time */
-#define RECOVER_TRIES 4     /* while too few servers answer */
+#define RECOVER_TRIES 4     /* while too few servers answer; a part of the notes has as many timeouts */
 
 /* Words of an answer of recover.lua. */
 enum recover_field { NUMBER = 1, KIND, AGE, TTL, LEFT, REVISION, META, CONTENT };
@@ -24,21 +25,41 @@ struct recover_note {
     unsigned servers; /* a bit for each that has it */
 };
 
+/* Reads the notes of one server. */
+struct recover_reader {
+    struct redlock *r;
+    struct redlock_node *node;
+    uint64_t request; /* the pending one; 0: none */
+    bool complete;    /* all its notes were read */
+};
+
 struct redlock_recovery {
+    struct recover_reader readers[VOTE_SERVERS];
     GHashTable *notes;    /* note -> struct recover_note, of locks that were not requested yet */
     GHashTable *own;      /* the tokens of this daemon */
     GHashTable *restored; /* the names of recovered locks */
     GHashTable *lost;     /* name -> pid, of handle locks that a majority has noted, but does not have */
-    guint part;           /* of the notes, to request next */
-    unsigned tries, open; /* requests for notes that failed; pending requests for locks */
+    unsigned open;        /* pending requests for locks */
     bool warned;          /* that the servers do not answer */
     backend_recover_each *found;
     void *arg;
 };
 
+static void recover_stop_readers(struct redlock *r)
+{
+    for (unsigned i = 0; i < r->count; i++) {
+        struct recover_reader *reader = &r->recovery->readers[i];
+        if (reader->request) {
+            redis_conn_forget(reader->node->conn, reader->request);
+            reader->request = 0;
+        }
+    }
+}
+
 void redlock_recover_stop(struct redlock *r)
 {
     if (r->recovery) {
+        recover_stop_readers(r);
         g_hash_table_unref(r->recovery->notes);
         g_hash_table_unref(r->recovery->own);
         g_hash_table_unref(r->recovery->restored);
@@ -221,67 +242,78 @@ static void recover_ask_more(struct redlock *r)
 
 /* --- the notes --- */
 
-/* Adds the notes of one server's answer. */
-static void recover_add_notes(struct redlock *r, unsigned server, const struct redlock_ballot *ballot)
+static void recover_add_note(struct recover_reader *reader, const char *note, pid_t pid)
 {
-    GHashTable *notes = r->recovery->notes;
-    guint words = ballot->words ? ballot->words->len : 0;
-    for (guint k = 1; k + 1 < words; k += 2) {
-        const char *note = redlock_ballot_text(ballot, k);
-        if (!recover_is_note(r, note)) {
-            continue;
-        }
-        struct recover_note *noted = g_hash_table_lookup(notes, note);
-        if (!noted) {
-            noted = g_new0(struct recover_note, 1);
-            g_hash_table_insert(notes, g_strdup(note), noted);
-        }
-        noted->pid = (pid_t)redlock_ballot_number(ballot, k + 1);
-        noted->servers |= 1u << server;
+    GHashTable *notes = reader->r->recovery->notes;
+    struct recover_note *noted = g_hash_table_lookup(notes, note);
+    if (!noted) {
+        noted = g_new0(struct recover_note, 1);
+        g_hash_table_insert(notes, g_strdup(note), noted);
     }
+    noted->pid = pid;
+    noted->servers |= 1u << (reader->node - reader->r->nodes);
 }
 
-static void recover_ask_notes(struct redlock_flow *flow);
-
-static void recover_on_notes(struct redlock_flow *flow)
+/* Asks for the locks as soon as the notes of a majority are complete, or no majority answers. */
+static void recover_end_reading(struct redlock *r)
 {
-    struct redlock *r = flow->r;
-    struct redlock_recovery *recovery = r->recovery;
-    enum vote_verdict verdict = vote_verdict(&flow->poll->vote, "notes", NULL);
-    bool more = false;
-    if (verdict == VOTE_OPEN) {
+    unsigned complete = 0, pending = 0, majority = vote_majority(r->count);
+    for (unsigned i = 0; i < r->count; i++) {
+        complete += r->recovery->readers[i].complete;
+        pending += r->recovery->readers[i].request != 0;
+    }
+    if (complete < majority && complete + pending >= majority) {
         return;
     }
-    if (verdict != VOTE_WON && recovery->tries++ < RECOVER_TRIES) {
-        redlock_poll_close(flow->poll, true);
-        redlock_flow_continue_later(flow, REDLOCK_RETRY, recover_ask_notes);
-        return;
+    if (complete < majority) {
+        recover_warn(r->recovery);
     }
-    if (verdict != VOTE_WON) {
-        recover_warn(recovery);
+    recover_stop_readers(r);
+    recover_ask_more(r);
+}
+
+static const char *recover_text(const redisReply *word)
+{
+    return word->str ? word->str : "";
+}
+
+static void recover_read_part(struct recover_reader *reader, GBytes *note, const char *score);
+
+static void recover_on_part(void *arg, const struct redis_answer *answer)
+{
+    struct recover_reader *reader = arg;
+    const redisReply *reply = answer->reply;
+    bool answered = answer->outcome == REMOTE_ANSWERED && reply->type == REDIS_REPLY_ARRAY;
+    size_t words = answered ? reply->elements : 0;
+    reader->request = 0;
+    for (size_t k = 1; k + 1 < words; k += 2) {
+        const char *note = recover_text(reply->element[k]), *score = recover_text(reply->element[k + 1]);
+        if (recover_is_note(reader->r, note)) {
+            recover_add_note(reader, note, (pid_t)g_ascii_strtoll(score, NULL, 10));
+        }
     }
-    for (unsigned i = 0; verdict == VOTE_WON && i < r->count; i++) {
-        const struct redlock_ballot *ballot = &flow->poll->ballots[i];
-        recover_add_notes(r, i, ballot);
-        more = more || (ballot->words && ballot->words->len > 2 * RECOVER_PART);
-    }
-    recovery->part++;
-    if (more) {
-        recover_ask_notes(flow);
+    if (words > 2 * RECOVER_PART) {
+        const redisReply *last = reply->element[words - 2];
+        GBytes *note = g_bytes_new(recover_text(last), last->len);
+        recover_read_part(reader, note, recover_text(reply->element[words - 1]));
+        g_bytes_unref(note);
     } else {
-        redlock_flow_end(flow, true);
-        recover_ask_more(r);
+        reader->complete = answered;
+        recover_end_reading(reader->r);
     }
 }
 
-static void recover_ask_notes(struct redlock_flow *flow)
+/* The notes behind that one; NULL and "": from the first. */
+static void recover_read_part(struct recover_reader *reader, GBytes *note, const char *score)
 {
-    struct redlock *r = flow->r;
-    int64_t first = (int64_t)r->recovery->part * RECOVER_PART;
+    struct redlock *r = reader->r;
     redlock_poll_fill_mine(r);
-    redlock_poll_number(r, first);
-    redlock_poll_number(r, first + RECOVER_PART - 1);
-    redlock_flow_poll(flow, REDLOCK_MINE, r->remote.timeout, recover_on_notes);
+    redlock_poll_text(r, "part");
+    redlock_poll_bytes(r, note);
+    redlock_poll_text(r, score);
+    redlock_poll_number(r, RECOVER_PART);
+    reader->request =
+        redlock_poll_send_one(reader->node, REDLOCK_MINE, RECOVER_TRIES * r->remote.timeout, recover_on_part, reader);
 }
 
 /* --- the beginning --- */
@@ -299,5 +331,10 @@ void redlock_recover(struct remote *remote, backend_recover_each *found, void *a
                                              .lost = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
                                              .found = found,
                                              .arg = arg};
-    recover_ask_notes(redlock_flow_new(r, NULL, ""));
+    for (unsigned i = 0; i < r->count; i++) {
+        r->recovery->readers[i] = (struct recover_reader){.r = r, .node = &r->nodes[i]};
+    }
+    for (unsigned i = 0; i < r->count; i++) {
+        recover_read_part(&r->recovery->readers[i], NULL, "");
+    }
 }

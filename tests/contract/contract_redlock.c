@@ -816,16 +816,24 @@ static void restart_daemon(void)
     ck_assert_int_eq(contract_stat("b").type, BACKEND_NOTHING); /* by then it would have found more */
 }
 
-/* A command on the server's notes of that mount. */
-static long long notes_do(unsigned server, const char *word, const char *score, const char *note)
+/* The key of that mount's notes, a new string. */
+static char *notes_key(void)
 {
     char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, "redlock host:/mnt/locks", -1);
     char *key = g_strdup_printf("lfs:m:t%d:%.32s", getpid(), digest);
+
+    g_free(digest);
+    return key;
+}
+
+/* A command on the server's notes of that mount. */
+static long long notes_do(unsigned server, const char *word, const char *score, const char *note)
+{
+    char *key = notes_key();
     long long answer = note ? redis_server_do(servers[server], "%s %s %s %s", word, key, score, note)
                             : redis_server_do(servers[server], "%s %s", word, key);
 
     g_free(key);
-    g_free(digest);
     return answer;
 }
 
@@ -882,6 +890,29 @@ START_TEST(lock_that_most_servers_have_lost_is_not_recovered)
     restart_daemon();
     CONTRACT_UNTIL(keys() == 0 && noted(0) + noted(1) + noted(2) == 0);
     ck_assert_uint_eq(found, 0);
+}
+END_TEST
+
+/* The servers return notes in parts, and the lock is in the last part. */
+START_TEST(lock_is_recovered_behind_many_notes)
+{
+    static const char fill[] =
+        "for i = 1, 1200 do redis.call('ZADD', KEYS[1], -2, ('%032x n%d'):format(i, i)) end return 1";
+    struct contract_log log = {0};
+
+    begin_noting();
+    contract_get("a", BACKEND_FLOCK, &log);
+    CONTRACT_UNTIL(keys() == 3);
+    for (unsigned i = 0; i < 3; i++) {
+        char *key = notes_key();
+
+        redis_server_do(servers[i], "EVAL %s 1 %s", fill, key);
+        g_free(key);
+        ck_assert_int_eq(noted(i), 1201);
+    }
+    restart_daemon();
+    CONTRACT_UNTIL(found == 1);
+    CONTRACT_UNTIL(noted(0) == 1 && noted(1) == 1 && noted(2) == 1);
 }
 END_TEST
 
@@ -964,6 +995,7 @@ static TCase *failing_case(void)
     tcase_add_loop_test(tcase, lock_that_one_server_lacks_is_recovered_and_given_to_it_again, 0, 3);
     tcase_add_loop_test(tcase, lock_is_recovered_while_one_server_does_not_answer, 0, 3);
     tcase_add_test(tcase, lock_that_most_servers_have_lost_is_not_recovered);
+    tcase_add_test(tcase, lock_is_recovered_behind_many_notes);
     tcase_add_loop_test(tcase, lock_is_reported_lost_only_if_a_majority_has_noted_it, 0, 4);
     tcase_add_test(tcase, lock_that_is_granted_before_the_notes_are_read_keeps_its_key);
     tcase_add_loop_test(tcase, lock_that_was_released_or_broken_is_not_noted_any_more, 0, 2);

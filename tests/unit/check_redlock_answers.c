@@ -1,5 +1,6 @@
 /* check_redlock_answers: a mount of several Redis servers whose answers the check sets: split votes, servers that fail
  * after a vote, late answers, and impossible answers. */
+#include <ev.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -107,7 +108,7 @@ static bool says(const char *part)
     return has;
 }
 
-static struct backend *open_mount(void)
+static struct backend *open_mount_as(const char *identity)
 {
     char error[256] = "",
          *text = g_strdup_printf("redlock://127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u", fake_redis_port(fakes[0]),
@@ -116,11 +117,16 @@ static struct backend *open_mount(void)
     struct backend *opened = NULL;
     ck_assert_msg(redlock_uri_parse(&uri, text, error, sizeof error) == 0, "%s", error);
     const struct redlock_options options = {
-        .uri = &uri, .conn = {.timeout = 5000}, .ttl = CONTRACT_LONG, .grace = 1, .seed = 1};
+        .uri = &uri, .conn = {.timeout = 5000}, .ttl = CONTRACT_LONG, .identity = identity, .grace = 1, .seed = 1};
     ck_assert_msg(redlock_new(&options, &opened, error, sizeof error) == 0, "%s", error);
     redlock_uri_clear(&uri);
     g_free(text);
     return opened;
+}
+
+static struct backend *open_mount(void)
+{
+    return open_mount_as(NULL);
 }
 
 static const struct contract subject = {.name = "redlock"};
@@ -148,13 +154,18 @@ static void teardown(void)
 }
 
 /* With servers that were started long ago. */
-static void mount(void)
+static void mount_as(const char *identity)
 {
     for (unsigned i = 0; i < SERVERS; i++) {
         fake_redis_rule(fakes[i], "EVAL ", greeting(i, "uptime_in_seconds:1000\r\n"), FAKE_REDIS_ALWAYS);
     }
-    contract_start(open_mount());
+    contract_start(open_mount_as(identity));
     CONTRACT_UNTIL(says("servers: 3, 3 of them there"));
+}
+
+static void mount(void)
+{
+    mount_as(NULL);
 }
 
 struct waited {
@@ -697,6 +708,76 @@ START_TEST(mount_shows_its_servers_and_finds_nothing_of_before)
 }
 END_TEST
 
+/* --- the notes of the daemon before --- */
+
+#define PART 500 /* notes of one answer */
+
+/* Notes of so many locks, of numbers from `first` on. */
+static const char *notes(unsigned first, unsigned count)
+{
+    GString *line = g_string_new("notes");
+    for (unsigned i = first; i < first + count; i++) {
+        g_string_append_printf(line, " %032x n%u 4711", i, i);
+    }
+    char **split = g_strsplit(line->str, " ", -1);
+    GString *reply = g_string_new(NULL);
+    g_string_printf(reply, "*%u\r\n$5\r\nnotes\r\n", 1 + 2 * count);
+    for (unsigned i = 1; split[i]; i += 3) {
+        size_t length = strlen(split[i]) + 1 + strlen(split[i + 1]);
+        g_string_append_printf(reply, "$%zu\r\n%s %s\r\n$4\r\n4711\r\n", length, split[i], split[i + 1]);
+    }
+    g_strfreev(split);
+    g_string_free(line, TRUE);
+    return text_of(g_string_free(reply, FALSE));
+}
+
+static GString *found_names;
+
+static bool on_found_name(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+{
+    (void)arg, (void)ticket, (void)meta, (void)content;
+    g_string_append_printf(found_names, "%s ", name);
+    return false;
+}
+
+/* The slow server answers as soon as another one has returned all its notes. */
+static void on_tick(struct ev_loop *loop, ev_timer *tick, int events)
+{
+    (void)events;
+    if (calls(1, REDLOCK_MINE) == 2) {
+        fake_redis_say(fakes[2], notes(7000, 1));
+        for (unsigned more = calls(2, REDLOCK_MINE); more > 1; more--) {
+            fake_redis_say(fakes[2], notes(0, 0));
+        }
+        ev_timer_stop(loop, tick);
+    }
+}
+
+/* The last lock is noted by the first server, which fails before it returns that note, and by the last one, which is
+ * slow and has fewer notes.  A majority has each part of the notes. */
+START_TEST(note_is_found_though_another_majority_returns_each_part)
+{
+    found_names = g_string_new(NULL);
+    mount_as("host:/mnt/locks");
+    rule(0, REDLOCK_MINE, notes(0, PART), 1);
+    rule(0, REDLOCK_MINE, FAILS, FAKE_REDIS_ALWAYS);
+    rule(1, REDLOCK_MINE, notes(0, PART), 1);
+    rule(1, REDLOCK_MINE, notes(PART, 1), 1);
+    rule(2, REDLOCK_MINE, FAKE_REDIS_LATE, FAKE_REDIS_ALWAYS);
+    for (unsigned i = 0; i < SERVERS; i++) {
+        rule(i, REDLOCK_RECOVER, words("ok 5 3 0 60000 60000 1 m c"), FAKE_REDIS_ALWAYS);
+    }
+    then_usual();
+    ev_timer tick;
+    ev_timer_init(&tick, on_tick, 0.01, 0.01);
+    ev_timer_start(contract_loop, &tick);
+    backend_recover(contract_backend, on_found_name, NULL);
+    CONTRACT_UNTIL(strstr(found_names->str, "n7000 "));
+    CONTRACT_UNTIL(strstr(found_names->str, "n500 "));
+    g_string_free(found_names, TRUE);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redlock");
@@ -729,6 +810,7 @@ int main(void)
     tcase_add_loop_test(cases, server_that_keeps_less_than_all_has_no_vote, 0, 2);
     tcase_add_test(cases, servers_that_are_one_process_have_one_vote);
     tcase_add_test(cases, mount_shows_its_servers_and_finds_nothing_of_before);
+    tcase_add_test(cases, note_is_found_though_another_majority_returns_each_part);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
