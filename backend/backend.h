@@ -186,6 +186,7 @@ struct backend_entry {
 struct backend_counts {
     uint64_t locks;   /* names held */
     uint64_t waiting; /* tickets that wait */
+    bool recovering;  /* backend_recover may still find locks */
 };
 
 /* For status pages and metrics; no code decides by it.  Counters begin with 0 at

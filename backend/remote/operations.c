@@ -313,6 +313,11 @@ static void operations_on_limit(struct ev_loop *loop, ev_timer *limit, int event
     *(bool *)limit->data = true;
 }
 
+static bool operations_is_recovering(const struct remote *r)
+{
+    return r->store->is_recovering && r->store->is_recovering(r);
+}
+
 static void operations_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     struct remote *r = (struct remote *)b;
@@ -326,7 +331,7 @@ static void operations_recover(struct backend *b, backend_recover_each *found, v
     ev_now_update(r->loop);
     ev_timer_start(r->loop, &limit);
     r->store->recover(r, found, arg);
-    while (r->store->is_recovering && r->store->is_recovering(r) && !late) {
+    while (operations_is_recovering(r) && !late) {
         ev_run(r->loop, EVRUN_ONCE);
     }
     ev_timer_stop(r->loop, &limit);
@@ -334,7 +339,10 @@ static void operations_recover(struct backend *b, backend_recover_each *found, v
 
 static struct backend_counts operations_counts(struct backend *b)
 {
-    return remote_count((struct remote *)b);
+    const struct remote *r = (const struct remote *)b;
+    struct backend_counts counts = remote_count(r);
+    counts.recovering = operations_is_recovering(r);
+    return counts;
 }
 
 static bool operations_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)

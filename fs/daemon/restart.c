@@ -17,6 +17,7 @@
 struct recovery {
     struct fs *fs;
     bool serving;         /* the mount is there: names come and go beside what is found */
+    bool complete;        /* all locks are found */
     GPtrArray *unsettled; /* holds; NULL while it serves */
     GPtrArray *unknown;   /* holds of whose content the store has told nothing; NULL while it serves */
     GBytes *bytes;        /* the last meta, counted, */
@@ -287,11 +288,16 @@ static void recover_ask_sizes(struct recovery *recovery)
 #define RECOVER_LOGGED_MAX 10 /* processes that the log names */
 
 /* A process with a file of the dead mount, on which this daemon has found no handle lock, may rely on a lock that is
- * lost. */
+ * lost.  A walk knows only the locks that were found before it began. */
 static void recover_log_processes(struct openers_file *file, const struct openers_found *found, void *arg)
 {
+    struct fs *fs = arg;
     size_t named = 0, more = 0;
-    (void)arg;
+    if (!fs->recovery->complete) {
+        fs->recovery->complete = !backend_counts(fs->backend).recovering;
+        openers_ask(fs->openers);
+        return;
+    }
     for (size_t i = 0; i < found->count; i++) {
         const struct openers_process *process = &found->processes[i];
         char command[OWNER_COMMAND_MAX * 4];
@@ -322,8 +328,9 @@ void recover_leases(struct fs *fs)
     recover_ask_sizes(recovery);
     recover_leave(recovery);
     recovery->serving = true;
+    recovery->complete = !backend_counts(fs->backend).recovering;
     if (fs->dead_device && fs->openers) { /* behind the files of surviving locks */
-        openers_add(fs->openers, fs->dead_device, OPENERS_OTHER, NULL, false, recover_log_processes, NULL);
+        openers_add(fs->openers, fs->dead_device, OPENERS_OTHER, NULL, false, recover_log_processes, fs);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "fs/daemon/restart.h"
 #include "fs/hold/meta.h"
@@ -160,6 +161,42 @@ START_TEST(shared_locks_end_one_by_one)
     walk();
     walk();
     check_holders("L", 0);
+}
+END_TEST
+
+/* --- processes with a file of the dead mount and no lock ---------------------------- */
+
+/* Does the log, which stderr is written to, name the process as one with a file open without a lock? */
+static bool is_logged(FILE *log, pid_t pid)
+{
+    char text[16384];
+    g_autofree char *line = g_strdup_printf("process %d [^\n]*, has a file open from the daemon before", (int)pid);
+    rewind(log);
+    text[fread(text, 1, sizeof text - 1, log)] = '\0';
+    return g_regex_match_simple(line, text, 0, 0);
+}
+
+START_TEST(process_whose_lock_is_found_late_is_not_logged_as_one_that_lost_it)
+{
+    FILE *log = tmpfile();
+    fake_openers_open(openers, INODE, alice, true);
+    fake_openers_open(openers, INODE + 1, carol, true); /* without a lock */
+    w->fs->dead_device = makedev(0, 49);
+    fake_backend_begin_recovery(w->fake);
+    recover_stop(w->fs);
+    ck_assert_int_ge(dup2(fileno(log), STDERR_FILENO), 0);
+    recover_leases(w->fs);
+    walk();
+    keep("L", BACKEND_FLOCK, BACKEND_EXCLUSIVE, INODE);
+    fake_backend_end_recovery(w->fake);
+    walk();
+    ck_assert(!is_logged(log, carol));
+    ck_assert_uint_gt(fake_openers_requested(openers), 0);
+    walk();
+    ck_assert(is_logged(log, carol));
+    ck_assert(!is_logged(log, alice));
+    fclose(log);
+    check_holders("L", 1);
 }
 END_TEST
 
@@ -701,6 +738,7 @@ static Suite *survive_suite(void)
     tcase_add_test(cases, resume_with_another_token_is_ESTALE);
     tcase_add_test(cases, each_shared_lock_is_resumed_with_its_own_token);
     tcase_add_test(cases, resume_needs_a_file_without_a_lock);
+    tcase_add_test(cases, process_whose_lock_is_found_late_is_not_logged_as_one_that_lost_it);
     suite_add_tcase(suite, cases);
     return suite;
 }

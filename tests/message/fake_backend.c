@@ -346,6 +346,8 @@ static void fake_set_directory_call(struct backend *b, const char *name, const s
 static void fake_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     struct fake_backend *fake = fake_of(b);
+    fake->found = found;
+    fake->found_arg = arg;
     for (guint i = 0; i < fake->store->tickets->len; i++) {
         struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
         if (t->kept) {
@@ -356,10 +358,21 @@ static void fake_recover(struct backend *b, backend_recover_each *found, void *a
     }
 }
 
+void fake_backend_begin_recovery(struct fake_backend *fake)
+{
+    fake->recovering = true;
+}
+
+void fake_backend_end_recovery(struct fake_backend *fake)
+{
+    fake_recover(&fake->head, fake->found, fake->found_arg);
+    fake->recovering = false;
+}
+
 static struct backend_counts fake_counts(struct backend *b)
 {
     struct fake_backend *fake = fake_of(b);
-    struct backend_counts counts = {0, 0};
+    struct backend_counts counts = {.recovering = fake->recovering};
     for (guint i = 0; i < fake->store->tickets->len; i++) {
         const struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
         counts.locks += !t->ended && t->head.held;

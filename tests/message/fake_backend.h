@@ -63,6 +63,10 @@ void fake_backend_advance(struct fake_backend *fake, int64_t milliseconds);
 /* Another mount takes the name (which must be free) or leaves it again, if
  * its lock was not broken meanwhile. */
 void fake_backend_occupy(struct fake_backend *fake, const char *name, enum backend_kind kind, enum backend_mode mode);
+/* From now on the backend may find locks after backend_recover has returned. */
+void fake_backend_begin_recovery(struct fake_backend *fake);
+/* Finds those that were kept since, which are the last. */
+void fake_backend_end_recovery(struct fake_backend *fake);
 /* The daemon before this one has left a lease of the name, which backend_recover finds next; of its content it tells
  * nothing. */
 void fake_backend_keep(struct fake_backend *fake, const char *name, const char *content);

@@ -103,12 +103,29 @@ void fake_openers_close(struct openers *o, uint64_t inode, pid_t pid)
     }
 }
 
+static bool fake_is_watched(const struct openers *o, uint64_t inode)
+{
+    for (guint i = 0; i < o->files->len; i++) {
+        const struct openers_file *file = g_ptr_array_index(o->files, i);
+        if (!file->removed && file->inode == inode) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool fake_has_open(const struct openers *o, const struct fake_opener *opener, const struct openers_file *file)
+{
+    bool other = file->inode == OPENERS_OTHER && !fake_is_watched(o, opener->inode);
+    return !opener->inode || opener->inode == file->inode || other;
+}
+
 static void fake_report(struct openers *o, struct openers_file *file)
 {
     GArray *processes = g_array_new(FALSE, FALSE, sizeof(struct openers_process));
     for (guint i = 0; i < o->open->len; i++) {
         const struct fake_opener *opener = &g_array_index(o->open, struct fake_opener, i);
-        if (!opener->inode || opener->inode == file->inode) {
+        if (fake_has_open(o, opener, file)) {
             struct openers_process process = {.owner = owner_get(o->owners, opener->pid),
                                               .uid = opener->uid,
                                               .single_threaded = opener->single_threaded,

@@ -72,6 +72,9 @@ struct fake_backend {
     void *context;
     GPtrArray *pending;
     GQueue reported; /* events to report */
+    bool recovering; /* backend_recover has not found all */
+    backend_recover_each *found;
+    void *found_arg;
     bool hold_events;
     bool hold[FAKE_CALLS];
     unsigned count[FAKE_CALLS];
