@@ -709,6 +709,7 @@ static Suite *survive_suite(void)
 {
     Suite *suite = suite_create("survive");
     TCase *cases = tcase_create("survive");
+    tcase_set_timeout(cases, 60);
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, lock_stays_until_two_walks_have_seen_nobody_with_its_file);
     tcase_add_test(cases, process_that_cannot_be_looked_into_counts);
