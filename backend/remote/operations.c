@@ -323,14 +323,16 @@ static void operations_recover(struct backend *b, backend_recover_each *found, v
     struct remote *r = (struct remote *)b;
     bool late = false;
     ev_timer limit;
-    if (!r->store->recover) {
+    if (r->store->recover) {
+        r->store->recover(r, found, arg);
+    }
+    if (!operations_is_recovering(r)) {
         return;
     }
     ev_timer_init(&limit, operations_on_limit, (double)r->timeout / 1000, 0);
     limit.data = &late;
     ev_now_update(r->loop);
     ev_timer_start(r->loop, &limit);
-    r->store->recover(r, found, arg);
     while (operations_is_recovering(r) && !late) {
         ev_run(r->loop, EVRUN_ONCE);
     }
