@@ -6,6 +6,7 @@ E2E_LIMIT=${E2E_LIMIT:-600}
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=postgresql.sh
 . "$(dirname "$0")/postgresql.sh"
+command -v openssl >/dev/null || skip_all "no openssl"
 
 refused() { # WHY [OPTIONS [URI]]: as a regular expression
     local said status=0
