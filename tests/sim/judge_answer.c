@@ -568,6 +568,13 @@ static bool call_is_delayed(const struct judge *judge, const struct call *call, 
     return ticket ? queue_is_delayed(judge, ticket->name, from) : name_is_delayed(judge, call->name, from);
 }
 
+/* Does the guard of a holder that was broken refuse the lock to everybody, that holder too? */
+static bool call_is_guarded(const struct judge *judge, const struct call *call, int64_t from)
+{
+    const struct name *name = call->name;
+    return name->guard && MAX(name->broken, name->last_ended) + name_guard(judge, name) >= from;
+}
+
 void call_check_wait(struct judge *judge, const struct call *call, int error)
 {
     int64_t settle = judge->options.settle, prompt = judge->options.prompt, now = judge->now;
@@ -583,7 +590,9 @@ void call_check_wait(struct judge *judge, const struct call *call, int error)
                     call->process->id, (double)call->call.when / JUDGE_SECOND, (double)since / JUDGE_SECOND);
     }
     if (prompt && error == 0 && free && judge_recovered(judge) <= since && !stuck &&
-        judge_rule(judge, JUDGE_PROMPT, now - since > prompt && !call_is_delayed(judge, call, since))) {
+        judge_rule(judge, JUDGE_PROMPT,
+                   now - since > prompt && !call_is_delayed(judge, call, since) &&
+                       !call_is_guarded(judge, call, since))) {
         judge_break(judge, JUDGE_PROMPT, call->name, "process %u got at %.6f what was free since %.6f",
                     call->process->id, (double)now / JUDGE_SECOND, (double)since / JUDGE_SECOND);
     }
