@@ -22,7 +22,10 @@ struct contract {
                                             there is no other; NULL: its handle locks are not recovered */
     bool refuses_daemon_before;          /* that was only stopped, and goes on beside the next one */
     int64_t timeout;                     /* ms, of a request of that */
-    unsigned pace;                       /* what it has in a term is so many times less than others have; 0: once */
+    bool sessions; /* what is held ends in the store with its mount's session, which is long, and not with its term */
+    /* Its server ends and begins again with its data; `empty`: without.  False: it cannot; NULL: neither. */
+    bool (*restart)(bool empty);
+    unsigned pace; /* what it has in a term is so many times less than others have; 0: once */
 };
 
 /* All scenarios, for this backend.  One backend for one program. */
@@ -50,6 +53,7 @@ TCase *contract_guard_mounts_case(void);
 TCase *contract_upgrade_case(void);
 TCase *contract_upgrade_mounts_case(void);
 TCase *contract_convert_case(const struct contract *subject);
+TCase *contract_faults_case(const struct contract *subject); /* two mounts of a store across a network */
 TCase *contract_restart_case(const struct contract *subject);
 
 /* --- for scenarios --- */

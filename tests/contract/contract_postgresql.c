@@ -61,6 +61,14 @@ static struct backend *open_again(void)
     return open_mount(seed++, "host:/mnt/locks");
 }
 
+static bool restart(bool empty)
+{
+    if (!empty) {
+        postgresql_server_restart(server);
+    }
+    return !empty;
+}
+
 static void on_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
                         const struct backend_info *holder)
 {
@@ -148,6 +156,7 @@ int main(void)
                                                .open_again = open_again,
                                                .refuses_daemon_before = true,
                                                .open_relayed = open_relayed,
+                                               .restart = restart,
                                                .timeout = RELAYED_TIMEOUT,
                                                .pace = 10};
     if (!postgresql_server_exists()) {

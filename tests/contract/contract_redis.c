@@ -78,6 +78,17 @@ static struct backend *open_other(void)
     return open_mount(2);
 }
 
+static bool restart(bool empty)
+{
+    if (CONTRACT_WAIT) {
+        return false;
+    }
+    redis_server_do(server, empty ? "FLUSHALL" : "SAVE");
+    redis_server_stop(server);
+    redis_server_again(server);
+    return true;
+}
+
 static void end_server(void)
 {
     if (replica) {
@@ -164,6 +175,7 @@ int main(void)
                                           .open_again = open_again,
                                           .refuses_daemon_before = true,
                                           .open_relayed = open_relayed,
+                                          .restart = restart,
                                           .timeout = RELAYED_TIMEOUT};
     Suite *suite = contract_suite(&redis);
 

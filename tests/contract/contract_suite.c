@@ -22,6 +22,9 @@ Suite *contract_suite(const struct contract *subject)
         suite_add_tcase(suite, contract_mounts_case());
         suite_add_tcase(suite, contract_guard_mounts_case());
         suite_add_tcase(suite, contract_upgrade_mounts_case());
+        if (subject->open_relayed) {
+            suite_add_tcase(suite, contract_faults_case(subject));
+        }
     }
     return suite;
 }

@@ -388,6 +388,7 @@ int main(void)
                                               .open_other = open_other,
                                               .open_again = open_again,
                                               .open_relayed = open_relayed,
+                                              .sessions = true,
                                               .timeout = 5000,
                                               .pace = 30};
 

@@ -1,6 +1,7 @@
 /* postgresql_server: a PostgreSQL server of a check's own. */
 #include "tests/support/postgresql_server.h"
 
+#include <check.h>
 #include <glib.h>
 #include <grp.h>
 #include <libpq-fe.h>
@@ -172,6 +173,18 @@ char *postgresql_server_do(const struct postgresql_server *server, const char *s
     PQclear(rows);
     PQfinish(conn);
     return value;
+}
+
+void postgresql_server_restart(struct postgresql_server *server)
+{
+    char *pid =
+        postgresql_server_do(server, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'background writer'");
+    ck_assert_int_eq(kill((pid_t)atoi(pid), SIGKILL), 0); /* of all backends the memory may be damaged now */
+    while (kill((pid_t)atoi(pid), 0) == 0) {
+        g_usleep(1000);
+    }
+    await(server);
+    g_free(pid);
 }
 
 void postgresql_server_free(struct postgresql_server *server)

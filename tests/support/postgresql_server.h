@@ -21,6 +21,8 @@ const char *postgresql_server_socket(const struct postgresql_server *server);
 /* Runs statements as its superuser, and returns the first column of the last row; "" without one.  Free it with g_free.
  */
 char *postgresql_server_do(const struct postgresql_server *server, const char *statements);
+/* All its processes but one end, and begin again with its data; returns when it answers. */
+void postgresql_server_restart(struct postgresql_server *server);
 void postgresql_server_free(struct postgresql_server *server);
 
 #endif

@@ -1,4 +1,4 @@
-/* relay: loses what servers answer. */
+/* relay: loses or delays what servers and mounts say. */
 #include "tests/support/relay.h"
 
 #include <arpa/inet.h>
@@ -13,6 +13,7 @@
 struct pair {
     LIST_ENTRY(pair) link;
     ev_io client, server;
+    ev_timer request, answer; /* what waits because the relay is slow */
 };
 
 struct door {
@@ -24,12 +25,15 @@ static struct ev_loop *loop;
 static struct door doors[8];
 static unsigned count;
 static LIST_HEAD(, pair) pairs = LIST_HEAD_INITIALIZER(pairs);
-static bool deaf, cutting, closed;
+static bool deaf, cutting, closed, stopped;
+static double slow; /* s */
 
 static void end_pair(struct pair *pair)
 {
     ev_io_stop(loop, &pair->client);
     ev_io_stop(loop, &pair->server);
+    ev_timer_stop(loop, &pair->request);
+    ev_timer_stop(loop, &pair->answer);
     close(pair->client.fd);
     close(pair->server.fd);
     LIST_REMOVE(pair, link);
@@ -46,26 +50,67 @@ static bool pass_on(int fd, const char *data, ssize_t length)
     return true;
 }
 
+static void request(struct pair *pair)
+{
+    char data[65536];
+    ssize_t n = read(pair->client.fd, data, sizeof data);
+    if (n <= 0 || !pass_on(pair->server.fd, data, n))
+        end_pair(pair);
+}
+
+static void answer(struct pair *pair)
+{
+    char data[65536];
+    ssize_t n = read(pair->server.fd, data, sizeof data);
+    if (cutting)
+        relay_reset();
+    else if (n <= 0 || (!deaf && !pass_on(pair->client.fd, data, n)))
+        end_pair(pair);
+}
+
+static void later(ev_io *io, ev_timer *timer)
+{
+    ev_io_stop(loop, io);
+    ev_timer_set(timer, slow, 0);
+    ev_timer_start(loop, timer);
+}
+
 static void on_request(struct ev_loop *l, ev_io *io, int events)
 {
     struct pair *pair = io->data;
-    char data[65536];
-    ssize_t n = read(io->fd, data, sizeof data);
     (void)l, (void)events;
-    if (n <= 0 || !pass_on(pair->server.fd, data, n))
-        end_pair(pair);
+    if (slow > 0)
+        later(io, &pair->request);
+    else
+        request(pair);
 }
 
 static void on_answer(struct ev_loop *l, ev_io *io, int events)
 {
     struct pair *pair = io->data;
-    char data[65536];
-    ssize_t n = read(io->fd, data, sizeof data);
     (void)l, (void)events;
-    if (cutting)
-        relay_reset();
-    else if (n <= 0 || (!deaf && !pass_on(pair->client.fd, data, n)))
-        end_pair(pair);
+    if (slow > 0)
+        later(io, &pair->answer);
+    else
+        answer(pair);
+}
+
+static void on_late_request(struct ev_loop *l, ev_timer *timer, int events)
+{
+    struct pair *pair = timer->data;
+    (void)events;
+    if (!stopped)
+        ev_io_start(l, &pair->client);
+    request(pair);
+}
+
+static void on_late_answer(struct ev_loop *l, ev_timer *timer, int events)
+{
+    struct pair *pair = timer->data;
+    (void)events;
+    if (!stopped)
+        ev_io_start(l, &pair->server);
+    answer(pair);
 }
 
 static struct sockaddr_in address_of(uint16_t port)
@@ -78,7 +123,7 @@ static void on_connection(struct ev_loop *l, ev_io *io, int events)
 {
     const struct door *door = io->data;
     struct sockaddr_in address = address_of(door->to);
-    int client = accept(io->fd, NULL, NULL), server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int client = accept4(io->fd, NULL, NULL, SOCK_CLOEXEC), server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     (void)events;
     ck_assert_int_ge(client, 0);
     if (closed || connect(server, (struct sockaddr *)&address, sizeof address) < 0) {
@@ -89,7 +134,9 @@ static void on_connection(struct ev_loop *l, ev_io *io, int events)
     struct pair *pair = g_new0(struct pair, 1);
     ev_io_init(&pair->client, on_request, client, EV_READ);
     ev_io_init(&pair->server, on_answer, server, EV_READ);
-    pair->client.data = pair->server.data = pair;
+    ev_timer_init(&pair->request, on_late_request, 0, 0);
+    ev_timer_init(&pair->answer, on_late_answer, 0, 0);
+    pair->client.data = pair->server.data = pair->request.data = pair->answer.data = pair;
     ev_io_start(l, &pair->client);
     ev_io_start(l, &pair->server);
     LIST_INSERT_HEAD(&pairs, pair, link);
@@ -136,6 +183,36 @@ void relay_close(void)
 {
     relay_reset();
     closed = true;
+}
+
+void relay_stop(void)
+{
+    struct pair *pair;
+    stopped = true;
+    for (unsigned i = 0; i < count; i++)
+        ev_io_stop(loop, &doors[i].listening);
+    LIST_FOREACH(pair, &pairs, link) {
+        ev_io_stop(loop, &pair->client);
+        ev_io_stop(loop, &pair->server);
+    }
+}
+
+void relay_continue(void)
+{
+    struct pair *pair;
+    stopped = false;
+    slow = 0;
+    for (unsigned i = 0; i < count; i++)
+        ev_io_start(loop, &doors[i].listening);
+    LIST_FOREACH(pair, &pairs, link) {
+        ev_io_start(loop, &pair->client);
+        ev_io_start(loop, &pair->server);
+    }
+}
+
+void relay_be_slow(int64_t ms)
+{
+    slow = (double)ms / 1e3;
 }
 
 void relay_reset(void)

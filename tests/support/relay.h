@@ -1,4 +1,5 @@
-/* relay: a proxy between mounts and their servers, on the check's loop, that loses the servers' answers. */
+/* relay: a proxy between mounts and their servers, on the check's loop: the faults of a network, or of a server, for
+ * the mounts that it leads. */
 #ifndef TESTS_SUPPORT_RELAY_H
 #define TESTS_SUPPORT_RELAY_H
 
@@ -15,6 +16,11 @@ void relay_be_deaf(void);
 void relay_cut(void);
 /* All connections are cut, and none is accepted, until relay_reset. */
 void relay_close(void);
+/* Nothing is passed on, in silence, as if the server were stopped, until relay_continue. */
+void relay_stop(void);
+void relay_continue(void);
+/* Each piece of data comes so much later, until relay_continue. */
+void relay_be_slow(int64_t ms);
 /* Cuts all connections; from then on all is passed on. */
 void relay_reset(void);
 
