@@ -183,8 +183,10 @@ const char *redis_info_advice(const char *error)
     static const struct {
         const char *begin, *words;
     } known[] = {
-        {"NOAUTH", "it asks for a password: write it to a file of mode 0600, and use the option credentials=FILE"},
-        {"WRONGPASS", "it does not know this user with this password: correct the file that credentials= names"},
+        {"NOAUTH",
+         "the server requires a password: put it in a file with mode 0600 and mount with -o credentials=FILE"},
+        {"WRONGPASS",
+         "the server does not know this user with this password: correct the file that credentials= names"},
         {"ERR invalid password", "it has another password: correct the file that credentials= names"},
         {"ERR Client sent AUTH", "it has no password: leave out credentials="},
         {"ERR AUTH <password> called",

@@ -182,7 +182,8 @@ static bool preflight_note_error(struct preflight *p, const char *command, const
     }
     if (g_str_has_prefix(why, "WRONGPASS") && !o->password) {
         return preflight_note(p, -EACCES,
-                              "it does not let this user in without a password: use the option credentials=FILE");
+                              "the server refuses this user without a password: put USER:PASSWORD in a file with mode "
+                              "0600 and mount with -o credentials=FILE");
     }
     if (redis_info_advice(why)) {
         return preflight_note(p, g_str_has_prefix(why, REDIS_NO_MASTER) ? -ESTALE : -EACCES, "%s",
@@ -441,9 +442,11 @@ static void preflight_note_failure(struct preflight *p, enum redis_failure failu
         [REDIS_NO_TLS] = {-EPROTO, "no connection with TLS: ",
                           ": see that the server speaks it, and for which name and by whom its certificate is signed"},
         [REDIS_NO_REDIS] = {-EPROTO, "what answers there is not a Redis server", NULL},
-        [REDIS_CLOSED] = {-ECONNRESET, "the server ended the connection: see its log, and whether it expects TLS",
+        [REDIS_CLOSED] = {-ECONNRESET,
+                          "the server ended the connection: see its log; if its port expects TLS, write rediss://",
                           NULL},
-        [REDIS_BROKEN] = {-EIO, "the connection failed: ", ""},
+        [REDIS_BROKEN] = {-EIO, "the connection failed: ",
+                          ": see the server's log; if its port expects TLS, write rediss://"},
     };
     if (failure == REDIS_SILENT) {
         preflight_note(p, -ETIMEDOUT,

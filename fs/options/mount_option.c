@@ -369,6 +369,65 @@ static void mount_option_note_scope(struct options_parse *p, const struct mount_
     }
 }
 
+/* --- near misses -------------------------------------------------------------- */
+
+static char mount_option_fold(char c)
+{
+    return c == '-' ? '_' : g_ascii_tolower(c);
+}
+
+bool options_is_near(const char *word, const char *name, unsigned edits)
+{
+    while (*word && mount_option_fold(*word) == mount_option_fold(*name)) {
+        word++;
+        name++;
+    }
+    if (!*word && !*name) {
+        return true;
+    }
+    return edits > 0 && ((*word && options_is_near(word + 1, name, edits - 1)) ||
+                         (*name && options_is_near(word, name + 1, edits - 1)) ||
+                         (*word && *name && options_is_near(word + 1, name + 1, edits - 1)) ||
+                         (*word && *name && mount_option_fold(word[0]) == mount_option_fold(name[1]) &&
+                          mount_option_fold(word[1]) == mount_option_fold(name[0]) &&
+                          options_is_near(word + 2, name + 2, edits - 1)));
+}
+
+char *options_guess_mount_option(const char *word)
+{
+    g_autofree char *begin = g_strndup(word, strcspn(word, "=:"));
+    unsigned most = strlen(begin) < 5 ? 1 : 2;
+    for (unsigned edits = 0; edits <= most; edits++) {
+        for (size_t i = 0; i < G_N_ELEMENTS(mount_options); i++) {
+            const struct mount_option *known = &mount_options[i];
+            g_autofree char *name = g_strndup(known->name, strcspn(known->name, "="));
+            if (known->help && options_is_near(begin, name, edits)) {
+                return g_strconcat(known->name, known->argument, NULL);
+            }
+        }
+    }
+    return NULL;
+}
+
+/* A word that is no option, perhaps because its value is missing, or it takes none. */
+static int mount_option_refuse(struct options_parse *p, const char *word)
+{
+    size_t length = strcspn(word, "=");
+    for (size_t i = 0; i < G_N_ELEMENTS(mount_options); i++) {
+        const struct mount_option *known = &mount_options[i];
+        if (known->help && strncmp(known->name, word, length) == 0 && strcspn(known->name, "=") == length) {
+            return word[length] == '='
+                       ? options_fail(p, "%s: %s takes no value: write %s", word, known->name, known->name)
+                   : *known->takes
+                       ? options_fail(p, "%s needs a value: %s takes %s", word, known->name, known->takes)
+                       : options_fail(p, "%s needs a value: write %s%s", word, known->name, known->argument);
+        }
+    }
+    g_autofree char *guess = options_guess_mount_option(word);
+    return guess ? options_fail(p, "unknown option '%s': did you mean %s? See OPTIONS in leasefs(8)", word, guess)
+                 : options_fail(p, "unknown option '%s': see OPTIONS in leasefs(8)", word);
+}
+
 int options_parse_mount_option(struct options_parse *p, const char *word)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(mount_options); i++) {
@@ -380,7 +439,7 @@ int options_parse_mount_option(struct options_parse *p, const char *word)
             return mount_option_parse(p, known, word, word + length);
         }
     }
-    return p->sloppy ? 0 : options_fail(p, "unknown option '%s': see OPTIONS in leasefs(8)", word);
+    return p->sloppy ? 0 : mount_option_refuse(p, word);
 }
 
 /* --- help -------------------------------------------------------------------- */

@@ -90,6 +90,62 @@ static char *options_state_directory(const struct options *o)
     return directory;
 }
 
+/* How each store is written. */
+static const struct options_store {
+    const char *name;
+    const char *form;
+} options_stores[] = {
+    {"memory", "memory"},
+    {"local", "local"},
+    {"redis", "redis://HOST"},
+    {"rediss", "rediss://HOST"},
+    {"redis+unix", "redis+unix:///PATH"},
+    {"redis+sentinel", "redis+sentinel://HOST,HOST,HOST/NAME"},
+    {"redis+cluster", "redis+cluster://HOST,HOST,HOST/?prefix={TAG}"},
+    {"redlock", "redlock://HOST,HOST,HOST"},
+    {"zookeeper", "zookeeper://HOST,HOST,HOST"},
+    {"postgresql", "postgresql://HOST/DATABASE"},
+    {"postgres", "postgresql://HOST/DATABASE"},
+    {"zk", "zookeeper://HOST,HOST,HOST"},
+};
+
+/* The store that is meant by a name, which may be mistyped by as many letters; or NULL. */
+static const struct options_store *options_guess_store(const char *backend, unsigned edits)
+{
+    g_autofree char *name = g_strndup(backend, strcspn(backend, ":"));
+    for (size_t i = 0; i < G_N_ELEMENTS(options_stores); i++) {
+        if (options_is_near(name, options_stores[i].name, edits)) {
+            return &options_stores[i];
+        }
+    }
+    return NULL;
+}
+
+/* Refuses a backend that is none.  Of a URI the message shows only the scheme: the rest may have a password. */
+static int options_refuse_store(struct options_parse *p)
+{
+    const char *backend = p->options->backend;
+    size_t scheme = strcspn(backend, ":");
+    const struct options_store *meant = NULL;
+    for (unsigned edits = 0; !meant && edits <= (scheme < 5 ? 1 : 2); edits++) {
+        meant = options_guess_store(backend, edits);
+    }
+    g_autofree char *shown = backend[scheme] && strpbrk(backend, "/@")
+                                 ? g_strdup_printf("%.*s:...", (int)scheme, backend)
+                                 : g_strdup(backend);
+    return meant ? options_fail(p, "unknown backend '%s': did you mean %s?", shown, meant->form)
+                 : options_fail(p,
+                                "unknown backend '%s': use memory, local, local:DIR, redis://HOST, "
+                                "redlock://HOST,HOST,HOST, zookeeper://HOST or postgresql://HOST/DATABASE",
+                                shown);
+}
+
+/* Whether the words of `leasefs MOUNTPOINT BACKEND` are in the wrong order. */
+static bool options_are_swapped(const char *first, const char *second)
+{
+    return !options_guess_store(first, 0) && options_guess_store(second, 0) && access(second, F_OK) < 0;
+}
+
 /* What the store is.  Of a server only that it is meant: its own room reads the rest. */
 static int options_find_store(struct options_parse *p)
 {
@@ -108,6 +164,9 @@ static int options_find_store(struct options_parse *p)
         }
         o->directory = g_canonicalize_filename(directory, NULL);
         return 0;
+    }
+    if (strncmp(strchrnul(o->backend, ':'), "://", strlen("://")) != 0) {
+        return options_refuse_store(p);
     }
     if (g_ascii_strncasecmp(o->backend, "redis", strlen("redis")) == 0 && strchr(o->backend, ':')) {
         o->kind = OPTIONS_REDIS;
@@ -128,10 +187,7 @@ static int options_find_store(struct options_parse *p)
         o->kind = OPTIONS_POSTGRESQL;
         return 0;
     }
-    return options_fail(p,
-                        "unknown backend '%s': use memory, local, local:DIR, redis://HOST, redlock://HOST,HOST,HOST, "
-                        "zookeeper://HOST or postgresql://HOST/DATABASE",
-                        o->backend);
+    return options_refuse_store(p);
 }
 
 static int options_refuse_of_others(struct options_parse *p)
@@ -161,7 +217,7 @@ static int options_find_mountpoint(struct options_parse *p, const char *given)
 {
     int fd = open(given, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
-        return errno == ENOENT    ? options_fail(p, "mount point '%s' does not exist: make it with mkdir", given)
+        return errno == ENOENT    ? options_fail(p, "mount point '%s' does not exist: run mkdir %s", given, given)
                : errno == ENOTDIR ? options_fail(p, "mount point '%s' is not a directory", given)
                                   : options_fail(p, "mount point '%s': %s", given, g_strerror(errno));
     }
@@ -201,6 +257,13 @@ static int options_complete(struct options_parse *p)
         result = options_add_fuse(p, "default_permissions");
     }
     return result;
+}
+
+static int options_refuse_long(struct options_parse *p, const char *word)
+{
+    g_autofree char *meant = options_guess_mount_option(word + strspn(word, "-"));
+    return meant ? options_fail(p, "unknown option '%s': write -o %s", word, meant)
+                 : options_fail(p, "unknown option '%s': try leasefs --help", word);
 }
 
 /* One option of the command line, as getopt_long(3) told it. */
@@ -243,7 +306,7 @@ static int options_parse_flag(struct options_parse *p, int flag, char *const *ar
         if (optopt) {
             return options_fail(p, "unknown option '-%c': try leasefs --help", optopt);
         }
-        return options_fail(p, "unknown option '%s': try leasefs --help", argv[optind - 1]);
+        return options_refuse_long(p, argv[optind - 1]);
     }
 }
 
@@ -311,6 +374,10 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
                             "remount changes ttl= and nothing else: say remount,ttl=TIME, or unmount and mount anew");
     }
     options->backend = g_strdup(argv[optind]);
+    if (options_are_swapped(argv[optind], argv[optind + 1])) {
+        return options_fail(&p, "'%s' is not a backend: the order is leasefs BACKEND MOUNTPOINT, as in leasefs %s %s",
+                            argv[optind], argv[optind + 1], argv[optind]);
+    }
     result = options_find_mountpoint(&p, argv[optind + 1]);
     if (result == 0) {
         result = options_find_store(&p);

@@ -21,6 +21,13 @@ int options_fail(struct options_parse *p, const char *format, ...) __attribute__
 /* Parses one option of an -o list, with its backslashes.  0 or -EINVAL. */
 int options_parse_mount_option(struct options_parse *p, const char *word);
 
+/* Whether `word` turns into `name` by at most `edits` letters that are left out, added, changed or swapped; capitals
+ * are small letters, and '-' is '_'. */
+bool options_is_near(const char *word, const char *name, unsigned edits);
+
+/* The -o option that is meant by a word that is none, as --help shows it, such as "ttl=TIME": a new string, or NULL. */
+char *options_guess_mount_option(const char *word);
+
 /* Adds an option for libfuse, escaped as in a list. */
 int options_add_fuse(struct options_parse *p, const char *word);
 

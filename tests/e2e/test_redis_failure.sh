@@ -474,7 +474,7 @@ redis_cli DEL typed >/dev/null
 
 it "a wrong password, and none where one is asked for, are told when mounting"
 redis_start --requirepass secret
-leasefs_fails '*asks for a password*' "$REDIS_URI"
+leasefs_fails '*requires a password: *credentials=FILE' "$REDIS_URI"
 printf 'wrong\n' >"$TEST_DIR/credentials"
 chmod 600 "$TEST_DIR/credentials"
 leasefs_fails '*does not know this user with this password*' "$REDIS_URI" "credentials=$TEST_DIR/credentials"

@@ -363,7 +363,7 @@ END_TEST
 START_TEST(refusal_is_one_line_whatever_was_said)
 {
     assert_refused(PARSE("-o", "tll=5s\nand\033[2J", "memory", mountpoint),
-                   "unknown option 'tll=5s?and?[2J': see OPTIONS in leasefs(8)");
+                   "unknown option 'tll=5s?and?[2J': did you mean ttl=TIME? See OPTIONS in leasefs(8)");
     assert_refused(PARSE("no\nstore", mountpoint),
                    "unknown backend 'no?store': use memory, local, local:DIR, redis://HOST, "
                    "redlock://HOST,HOST,HOST, zookeeper://HOST or postgresql://HOST/DATABASE");
@@ -380,7 +380,7 @@ START_TEST(unknown_option_is_named)
         ck_assert_ptr_nonnull(strstr(error, words[i]));
     }
     assert_refused(PARSE("-o", "rw,tll=5s", "memory", mountpoint),
-                   "unknown option 'tll=5s': see OPTIONS in leasefs(8)");
+                   "unknown option 'tll=5s': did you mean ttl=TIME? See OPTIONS in leasefs(8)");
     assert_refused(PARSE("-x", "memory", mountpoint), "unknown option '-x': try leasefs --help");
     assert_refused(PARSE("--fast", "memory", mountpoint), "unknown option '--fast': try leasefs --help");
     assert_refused(PARSE("memory", mountpoint, "-o"), "-o needs a list of options");
@@ -390,7 +390,7 @@ END_TEST
 
 START_TEST(unknown_backend_is_reported_with_the_known_ones)
 {
-    static const char *const unknown[] = {"", "memory:x", "redis", "postgres:"};
+    static const char *const unknown[] = {"", "/tmp", "nosuch", "nosuch:x"};
     for (size_t i = 0; i < G_N_ELEMENTS(unknown); i++) {
         char *expected = g_strdup_printf("unknown backend '%s': use memory, local, local:DIR, redis://HOST, "
                                          "redlock://HOST,HOST,HOST, zookeeper://HOST or postgresql://HOST/DATABASE",
@@ -405,8 +405,7 @@ END_TEST
 
 START_TEST(redis_is_a_backend_of_its_own)
 {
-    static const char *const uris[] = {"redis://host/1", "rediss://host", "redis+unix:///run/r", "REDIS://h",
-                                       "redis:h"};
+    static const char *const uris[] = {"redis://host/1", "rediss://host", "redis+unix:///run/r", "REDIS://h"};
     for (size_t i = 0; i < G_N_ELEMENTS(uris); i++) {
         ck_assert_int_eq(PARSE(uris[i], mountpoint), 0);
         ck_assert_int_eq(options.kind, OPTIONS_REDIS);
@@ -424,7 +423,7 @@ START_TEST(redis_is_a_backend_of_its_own)
         ck_assert(!options.server.strict);
         ck_assert_uint_eq(options.server.wait, 0);
     }
-    assert_fuse_arguments("leasefs -o fsname=redis:h -o subtype=leasefs");
+    assert_fuse_arguments("leasefs -o fsname=REDIS://h -o subtype=leasefs");
     ck_assert_int_eq(PARSE("local:redis://host", mountpoint), 0);
     ck_assert_int_eq(options.kind, OPTIONS_LOCAL);
 }
@@ -530,12 +529,57 @@ END_TEST
 START_TEST(mount_point_must_be_a_directory)
 {
     char *missing = g_build_filename(workdir, "missing", NULL);
-    char *expected = g_strdup_printf("mount point '%s' does not exist: make it with mkdir", missing);
+    char *expected = g_strdup_printf("mount point '%s' does not exist: run mkdir %s", missing, missing);
     assert_refused(PARSE("memory", missing), expected);
     g_free(expected);
     g_free(missing);
     assert_refused(PARSE("memory", "/dev/null"), "mount point '/dev/null' is not a directory");
     assert_refused(PARSE("memory", "/dev/null/x"), "mount point '/dev/null/x' is not a directory");
+}
+END_TEST
+
+START_TEST(near_miss_gets_a_suggestion)
+{
+    static const struct {
+        const char *arguments[4], *error;
+    } cases[] = {
+        {{"-o", "ttl", "memory"},
+         "ttl needs a value: ttl= takes a time from 100ms to 3650d, such as 500ms, 30s, 5m or 1h"},
+        {{"-o", "prefix", "redis://h"}, "prefix needs a value: write prefix=TEXT"},
+        {{"-o", "keepalive=1", "redis://h"}, "keepalive=1: keepalive takes no value: write keepalive"},
+        {{"-o", "tll=5s", "memory"}, "unknown option 'tll=5s': did you mean ttl=TIME? See OPTIONS in leasefs(8)"},
+        {{"-o", "TTL=5", "memory"}, "unknown option 'TTL=5': did you mean ttl=TIME? See OPTIONS in leasefs(8)"},
+        {{"-o", "ttl:5", "memory"}, "unknown option 'ttl:5': did you mean ttl=TIME? See OPTIONS in leasefs(8)"},
+        {{"-o", "alow-other", "memory"},
+         "unknown option 'alow-other': did you mean allow_other? See OPTIONS in leasefs(8)"},
+        {{"-o", "nosuchoption", "memory"}, "unknown option 'nosuchoption': see OPTIONS in leasefs(8)"},
+        {{"--ttl=5", "memory"}, "unknown option '--ttl=5': write -o ttl=TIME"},
+        {{"memroy"}, "unknown backend 'memroy': did you mean memory?"},
+        {{"Local"}, "unknown backend 'Local': did you mean local?"},
+        {{"redis"}, "unknown backend 'redis': did you mean redis://HOST?"},
+        {{"redis:host"}, "unknown backend 'redis:host': did you mean redis://HOST?"},
+        {{"redis:me:secret@host"}, "unknown backend 'redis:...': did you mean redis://HOST?"},
+        {{"zokeeper://h"}, "unknown backend 'zokeeper:...': did you mean zookeeper://HOST,HOST,HOST?"},
+        {{"redlok://h,i,j"}, "unknown backend 'redlok:...': did you mean redlock://HOST,HOST,HOST?"},
+        {{"postgres:me:secret@h/db"}, "unknown backend 'postgres:...': did you mean postgresql://HOST/DATABASE?"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        const char *const *a = cases[i].arguments;
+        assert_refused(a[2]   ? PARSE(a[0], a[1], a[2], mountpoint)
+                       : a[1] ? PARSE(a[0], a[1], mountpoint)
+                              : PARSE(a[0], mountpoint),
+                       cases[i].error);
+    }
+}
+END_TEST
+
+START_TEST(wrong_order_of_arguments_is_recognised)
+{
+    g_autofree char *expected =
+        g_strdup_printf("'%s' is not a backend: the order is leasefs BACKEND MOUNTPOINT, as in leasefs memory %s",
+                        mountpoint, mountpoint);
+    assert_refused(PARSE(mountpoint, "memory"), expected);
+    assert_refused(PARSE("memory", "redis://h"), "mount point 'redis://h' does not exist: run mkdir redis://h");
 }
 END_TEST
 
@@ -660,6 +704,8 @@ int main(void)
     tcase_add_test(line, option_of_another_backend_is_refused);
     tcase_add_test(line, wrong_number_of_arguments_shows_the_usage);
     tcase_add_test(line, mount_point_must_be_a_directory);
+    tcase_add_test(line, near_miss_gets_a_suggestion);
+    tcase_add_test(line, wrong_order_of_arguments_is_recognised);
     tcase_add_test(line, long_error_is_cut_to_fit);
     tcase_add_test(duration, duration_is_read);
     tcase_add_test(duration, duration_of_a_length_ends_there);

@@ -308,17 +308,17 @@ START_TEST(wrong_password_or_user_is_reported)
     redis_server_do(server, "CONFIG SET requirepass " PASSWORD);
     assert_accepted();
     options.conn.password = NULL;
-    assert_refused("it asks for a password");
+    assert_refused("the server requires a password");
     options.conn.password = "wrong";
-    assert_refused("it does not know this user with this password");
+    assert_refused("the server does not know this user with this password");
     options.conn.password = PASSWORD;
     options.conn.user = "nobody";
-    assert_refused("it does not know this user with this password");
+    assert_refused("the server does not know this user with this password");
     options.conn.user = NULL;
     options.conn.uri.user = (char *)"default";
     assert_accepted();
     options.conn.password = NULL;
-    assert_refused("it does not let this user in without a password");
+    assert_refused("the server refuses this user without a password");
 }
 END_TEST
 

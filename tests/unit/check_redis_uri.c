@@ -110,6 +110,9 @@ END_TEST
 #define BAD_HOST                                                                                                       \
     "the host of the redis URI is neither a name nor an address; IPv6 is written in brackets, as in "                  \
     "redis://[::1]:6379"
+#define SEVERAL_HOSTS                                                                                                  \
+    "the redis URI names several hosts: write redis+sentinel://HOST,HOST,HOST/NAME for Sentinels, "                    \
+    "redis+cluster://HOST,HOST,HOST/?prefix={TAG} for a Cluster, or redlock://HOST,HOST,HOST for independent servers"
 #define BAD_PORT "the port of the redis URI is not a number from 1 to 65535"
 #define BAD_DATABASE "what follows the host in the redis URI is not a database: write /NUMBER, 0 to 65535"
 #define BAD_QUERY "the redis URI has a '?': a database is written redis://HOST/NUMBER, and settings are options"
@@ -140,7 +143,8 @@ START_TEST(bad_forms_are_refused_with_what_to_write)
         {"redis://:6379", NO_HOST},
         {"redis://ann@/0", NO_HOST},
         {"redis://a b", BAD_HOST},
-        {"redis://host,other", BAD_HOST},
+        {"redis://host,other", SEVERAL_HOSTS},
+        {"redis://me@h1:6379,h2:6379/0", SEVERAL_HOSTS},
         {"redis://host%00x", BAD_HOST},
         {"redis://host%2Fx", BAD_HOST},
         {"redis://%zz", BAD_HOST},

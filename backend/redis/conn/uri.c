@@ -86,6 +86,15 @@ static bool uri_has_password(const char *text)
     return at && memchr(begin, ':', (size_t)(at - begin));
 }
 
+/* Several hosts, separated by commas. */
+static bool uri_has_list(const char *text)
+{
+    const char *begin = strstr(text, "//");
+    size_t length = begin ? strcspn(begin + 2, "/?#") : 0;
+    const char *at = begin ? memrchr(begin + 2, '@', length) : NULL;
+    return begin && memchr(at ? at : begin, ',', (size_t)(begin + 2 + length - (at ? at : begin)));
+}
+
 static bool uri_parse_database(const char *text, int *ret_database)
 {
     guint64 number;
@@ -304,6 +313,12 @@ int redis_uri_parse(struct redis_uri *uri, const char *text, char *error, size_t
                         "a password in a URI can be seen by others: write it to a file of mode 0600, and use the "
                         "option credentials=FILE");
     }
+    if (uri->kind == REDIS_SERVER && uri_has_list(text)) {
+        return complain(&complaint, -EINVAL,
+                        "the redis URI names several hosts: write redis+sentinel://HOST,HOST,HOST/NAME for Sentinels, "
+                        "redis+cluster://HOST,HOST,HOST/?prefix={TAG} for a Cluster, or redlock://HOST,HOST,HOST for "
+                        "independent servers");
+    }
     if (uri->kind == REDIS_SERVER) {
         return uri_take(uri, text, &complaint);
     }
@@ -401,8 +416,9 @@ static int uri_open_credentials(const char *path, const struct complaint *compla
         result = complain(complaint, -EPERM,
                           "credentials file '%s' belongs to another user: its owner must be root or who mounts", path);
     } else if (status.st_mode & ALLPERMS & ~(mode_t)(S_IRUSR | S_IWUSR)) {
-        result = complain(complaint, -EPERM, "credentials file '%s' has mode %04o: make it chmod 600", path,
-                          status.st_mode & ALLPERMS);
+        result =
+            complain(complaint, -EPERM, "credentials file '%s' has mode %04o, and must have 0600: run chmod 600 %s",
+                     path, status.st_mode & ALLPERMS, path);
     } else if (status.st_size > CREDENTIALS_BYTES_MAX) {
         result =
             complain(complaint, -EFBIG, "credentials file '%s' is longer than %d bytes", path, CREDENTIALS_BYTES_MAX);
