@@ -110,6 +110,7 @@ struct fs {
     ev_idle invalidate_idle;
     ev_timer invalidate_timeout;
     const struct sandbox *sandbox; /* rights given up, or NULL */
+    bool replaced;                 /* another daemon has taken over its mount */
     void (*ready)(void *arg);      /* called once, after the kernel's INIT */
     void *ready_arg;
 };

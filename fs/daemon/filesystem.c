@@ -139,7 +139,7 @@ void fs_stop(struct fs *fs)
     request_reply_invalidated(fs);
     control_stop(fs);
     while ((r = LIST_FIRST(&fs->unanswered))) {
-        request_reply(r, -ENOLCK);
+        request_reply(r, fs->replaced ? -ENOTCONN : -ENOLCK);
     }
 }
 

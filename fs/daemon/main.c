@@ -28,6 +28,7 @@
 #include "fs/daemon/sdnotify.h"
 #include "fs/daemon/session.h"
 #include "fs/daemon/store.h"
+#include "fs/daemon/takeover.h"
 #include "fs/daemon/unmounter.h"
 #include "fs/options/options.h"
 #include "fs/process/process.h"
@@ -160,34 +161,71 @@ static void main_detach(void *arg)
     if (null >= 0) {
         close(null);
     }
+    if (audience->manager >= 0) { /* this one takes over, and is the service's main process by now */
+        sdnotify_ready(audience->manager, "%s mounted on %s", audience->options->backend,
+                       audience->options->mountpoint);
+        main_start_watchdog(audience);
+    }
     while (write(*waiting, "", 1) < 0 && errno == EINTR) {
     }
     close(*waiting);
     *waiting = NOBODY_WAITS;
 }
 
+/* What main_open_store needs. */
+struct main_store {
+    const struct options *options;
+    struct backend *backend; /* once it is open */
+    struct session_sandbox sandbox;
+};
+
+static struct backend *main_open_store(void *arg, char *error, size_t error_size)
+{
+    struct main_store *store = arg;
+    store_open(store->options, &store->backend, &store->sandbox.policy, error, error_size);
+    return store->backend;
+}
+
+/* A store that a directory belongs to is open once at a time: after the old daemon's end. */
+static int main_begin_takeover(struct main_store *store, struct takeover **ret_old, char *error, size_t error_size)
+{
+    bool exclusive = store->options->kind == OPTIONS_LOCAL || store->options->kind == OPTIONS_ZOOKEEPER;
+    int result = takeover_begin(store->options, ret_old, error, error_size);
+    if (result == 0 && !exclusive && !main_open_store(store, error, error_size)) {
+        result = -EIO;
+    }
+    return result < 0 ? result : takeover_check_store(*ret_old, store->options, store->backend, error, error_size);
+}
+
 static int main_serve_confined(const struct options *options, int waiting, struct unmounter *unmounter)
 {
     char error[1024] = "";
-    struct backend *backend = NULL;
     struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
-    struct session_sandbox sandbox = {.wanted = options->sandbox, .unmounter = unmounter};
+    struct main_store store = {.options = options, .sandbox = {.wanted = options->sandbox, .unmounter = unmounter}};
     struct audience audience = {.options = options, .waiting = waiting, .manager = -1, .loop = loop};
-    if (options->foreground) { /* else the manager waits for the parent */
-        audience.manager = sdnotify_open();
-    } else {
+    struct session_takeover takeover = {.open_store = main_open_store, .arg = &store};
+    if (options->foreground || options->takeover) { /* else the manager waits for the parent */
+        takeover.manager = audience.manager = sdnotify_open();
+    }
+    if (!options->foreground) {
         log_connect_syslog("leasefs");
     }
-    int result = store_open(options, &backend, &sandbox.policy, error, sizeof error);
+    int result = options->takeover ? main_begin_takeover(&store, &takeover.old, error, sizeof error)
+                 : main_open_store(&store, error, sizeof error) ? 0
+                                                                : -EIO;
     if (result == 0) {
-        result = session_run(options, backend, loop, &sandbox, main_detach, &audience, error, sizeof error);
-        sdnotify_stopping(audience.manager);
+        result = session_run(options, store.backend, options->takeover ? &takeover : NULL, loop, &store.sandbox,
+                             main_detach, &audience, error, sizeof error);
+        if (result != SESSION_REPLACED) {
+            sdnotify_stopping(audience.manager);
+        }
         ev_timer_stop(loop, &audience.watchdog);
     }
     if (audience.manager >= 0) {
         close(audience.manager);
     }
-    backend_free(backend);
+    takeover_free(takeover.old);
+    backend_free(store.backend);
     unmounter_free(unmounter);
     ev_loop_destroy(loop);
     if (result < 0) {

@@ -36,10 +36,6 @@
 #define STAGE "/run/leasefs.XXXXXX"
 #define LAYERS_MAX 16 /* dead mounts on top of each other */
 
-#ifndef MOVE_MOUNT_BENEATH /* Linux 6.5 */
-#define MOVE_MOUNT_BENEATH 0x00000200
-#endif
-
 /* The fields of a line of /proc/self/mountinfo up to the optional ones, and those after the dash. */
 enum { MOUNTINFO_ID, MOUNTINFO_PARENT, MOUNTINFO_POINT = 4, MOUNTINFO_FIXED = 6 };
 enum { MOUNTINFO_TYPE = 1, MOUNTINFO_SUPER = 3, MOUNTINFO_AFTER };
@@ -332,20 +328,47 @@ int mountpoint_replace(const char *stage, const char *path, char *error, size_t 
     return result;
 }
 
+int mountpoint_open_living(const char *path, char *error, size_t error_size)
+{
+    uid_t user;
+    long parent;
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    g_autofree char *link = mountpoint_descriptor(fd, "fd");
+    if (fd >= 0 && mountpoint_is_leasefs(mountpoint_id(fd), path, &user, &parent) &&
+        mountpoint_probe(link) == MOUNTPOINT_ALIVE) {
+        return fd;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    snprintf(error, error_size, "no leasefs that answers is mounted at '%s': mount it, without remount or takeover",
+             path);
+    return -EINVAL;
+}
+
+char *mountpoint_source(int fd)
+{
+    g_autofree char *text = NULL;
+    long id = mountpoint_id(fd);
+    g_file_get_contents("/proc/self/mountinfo", &text, NULL, NULL);
+    g_auto(GStrv) lines = g_strsplit(text ? text : "", "\n", -1);
+    for (size_t i = 0; lines[i]; i++) {
+        const char *dash = strstr(lines[i], " - ");
+        if (dash && strtol(lines[i], NULL, 10) == id) {
+            g_auto(GStrv) after = g_strsplit(dash + 1, " ", MOUNTINFO_AFTER);
+            return g_strv_length(after) > 2 ? g_strcompress(after[2]) : NULL;
+        }
+    }
+    return NULL;
+}
+
 int mountpoint_set_ttl(const char *path, int64_t ttl, char *error, size_t error_size)
 {
     char value[32];
-    uid_t user;
-    long parent;
-    int result = 0;
-    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = mountpoint_open_living(path, error, error_size), result = fd < 0 ? fd : 0;
     g_autofree char *link = mountpoint_descriptor(fd, "fd");
     snprintf(value, sizeof value, "%" PRId64 "ms", ttl);
-    if (fd < 0 || !mountpoint_is_leasefs(mountpoint_id(fd), path, &user, &parent) ||
-        mountpoint_probe(link) != MOUNTPOINT_ALIVE) {
-        snprintf(error, error_size, "no leasefs that answers is mounted at '%s': mount it, without remount", path);
-        result = -EINVAL;
-    } else if (setxattr(link, "user.lease.ttl", value, strlen(value), 0) < 0) {
+    if (fd >= 0 && setxattr(link, "user.lease.ttl", value, strlen(value), 0) < 0) {
         result = -errno;
         snprintf(error, error_size, "cannot set user.lease.ttl of '%s': %s", path, g_strerror(errno));
     }

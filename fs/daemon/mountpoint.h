@@ -39,6 +39,16 @@ dev_t mountpoint_device(const char *path);
  */
 int mountpoint_open_abort(const char *path);
 
+#ifndef MOVE_MOUNT_BENEATH /* Linux 6.5 */
+#define MOVE_MOUNT_BENEATH 0x00000200
+#endif
+
+/* A descriptor (O_PATH) of the top of a leasefs at `path` that answers; or -errno with one line in `error`. */
+int mountpoint_open_living(const char *path, char *error, size_t error_size);
+
+/* The source of the mount that `fd` is on, as mount tables show it; free with g_free.  NULL: not known. */
+char *mountpoint_source(int fd);
+
 /* Detaches the mounts at `path` that killed daemons of this user left, and no other. */
 int mountpoint_clear(const char *path, char *error, size_t error_size);
 

@@ -79,3 +79,9 @@ void sdnotify_stopping(int fd)
 {
     sdnotify_send(fd, "STOPPING=1\nSTATUS=Ending");
 }
+
+void sdnotify_main_pid(int fd, pid_t pid)
+{
+    g_autofree char *text = g_strdup_printf("MAINPID=%d", (int)pid);
+    sdnotify_send(fd, text);
+}

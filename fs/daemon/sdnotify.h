@@ -6,6 +6,8 @@
 #ifndef FS_DAEMON_SDNOTIFY_H
 #define FS_DAEMON_SDNOTIFY_H
 
+#include <sys/types.h>
+
 /* A descriptor of the socket that $NOTIFY_SOCKET names; the caller closes it.  -1 if there is none: then the functions
  * below do nothing. */
 int sdnotify_open(void);
@@ -13,6 +15,9 @@ int sdnotify_open(void);
 /* The text is the status that systemctl(1) shows. */
 void sdnotify_ready(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sdnotify_stopping(int fd);
+
+/* The service's main process is this one from now on. */
+void sdnotify_main_pid(int fd, pid_t pid);
 
 /* Seconds between two calls of sdnotify_alive; 0: no watchdog. */
 double sdnotify_watchdog(void);

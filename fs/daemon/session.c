@@ -18,9 +18,11 @@
 #include "fs/daemon/follow.h"
 #include "fs/daemon/mountpoint.h"
 #include "fs/daemon/spin.h"
+#include "fs/daemon/takeover.h"
 #include "fs/daemon/tick.h"
 #include "fs/daemon/unmounter.h"
 #include "fs/kernel/metrics.h"
+#include "fs/kernel/request.h"
 #include "fs/ops/ops.h"
 #include "fs/process/openers.h"
 
@@ -42,9 +44,14 @@ struct session {
     uint64_t answered; /* how many requests were when the loop last slept */
     uint64_t heard;    /* how many answers `follow` knows of */
     ev_signal signals[3];
-    bool staged;    /* mounted elsewhere and then moved */
-    bool unmounted; /* by somebody else */
-    int error;      /* why the kernel could no longer be read; 0 after an unmount */
+    ev_signal replaced[2]; /* another daemon takes over, or has given it up */
+    ev_timer drain;        /* until all that was asked by path is answered */
+    uint64_t paths;        /* requests by path that were answered at its last turn */
+    unsigned turns, quiet; /* of `drain`; of these in a row without such a request */
+    bool keep_mount;       /* it is another daemon's, or is to look as after a crash */
+    bool staged;           /* mounted elsewhere and then moved */
+    bool unmounted;        /* by somebody else */
+    int error;             /* why the kernel could no longer be read; 0 after an unmount */
 };
 
 static int64_t session_now(void)
@@ -170,12 +177,92 @@ static void session_signalled(struct ev_loop *loop, ev_signal *watcher, int even
     ev_break(loop, EVBREAK_ALL);
 }
 
+/* --- another daemon takes over ---------------------------------------------------- */
+
+#define SESSION_DRAIN 0.02      /* seconds, a turn */
+#define SESSION_DRAIN_QUIET 5   /* turns */
+#define SESSION_DRAIN_TURNS 100 /* at most */
+
+/* Calls that began before the new mount was there send several requests, one after the other. */
+static uint64_t session_count_paths(const struct session *s)
+{
+    static const enum metrics_operation by_path[] = {METRICS_LOOKUP, METRICS_OPENDIR, METRICS_OPEN,  METRICS_CREATE,
+                                                     METRICS_MKNOD,  METRICS_SYMLINK, METRICS_LINK,  METRICS_UNLINK,
+                                                     METRICS_RENAME, METRICS_MKDIR,   METRICS_RMDIR, METRICS_SETATTR};
+    uint64_t count = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(by_path); i++) {
+        for (int result = 0; result < METRICS_RESULTS; result++) {
+            count += s->fs->metrics->requests[by_path[i]][result];
+        }
+    }
+    return count;
+}
+
+/* Is there a request that the store has not answered?  Waits for locks do not count: they end with the mount. */
+static bool session_has_unanswered(const struct session *s)
+{
+    const struct request *r;
+    LIST_FOREACH(r, &s->fs->unanswered, unanswered) {
+        if (!r->queued) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void session_drained(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct session *s = timer->data;
+    uint64_t paths = session_count_paths(s);
+    (void)events;
+    s->quiet = paths == s->paths && !session_has_unanswered(s) ? s->quiet + 1 : 0;
+    s->paths = paths;
+    if (s->quiet >= SESSION_DRAIN_QUIET || ++s->turns >= SESSION_DRAIN_TURNS) {
+        log_info("another daemon has taken over the mount");
+        s->fs->replaced = s->keep_mount = true;
+        ev_break(loop, EVBREAK_ALL);
+    }
+}
+
+static void session_replaced(struct ev_loop *loop, ev_signal *watcher, int events)
+{
+    struct session *s = watcher->data;
+    (void)events;
+    s->turns = s->quiet = 0;
+    if (watcher->signum == TAKEOVER_BEGINS) {
+        ev_timer_start(loop, &s->drain);
+    } else {
+        ev_timer_stop(loop, &s->drain);
+    }
+}
+
+static void session_watch_takeover(struct session *s)
+{
+    static const int numbers[] = {TAKEOVER_BEGINS, TAKEOVER_UNDONE};
+    ev_timer_init(&s->drain, session_drained, SESSION_DRAIN, SESSION_DRAIN);
+    s->drain.data = s;
+    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        ev_signal_init(&s->replaced[i], session_replaced, numbers[i]);
+        s->replaced[i].data = s;
+        ev_signal_start(s->loop, &s->replaced[i]);
+    }
+}
+
+static void session_unwatch_takeover(struct session *s)
+{
+    ev_timer_stop(s->loop, &s->drain);
+    for (size_t i = 0; i < G_N_ELEMENTS(s->replaced); i++) {
+        ev_signal_stop(s->loop, &s->replaced[i]);
+    }
+}
+
 static void session_watch(struct session *s)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
     ev_io_init(&s->io, session_readable, fuse_session_fd(s->fuse), EV_READ);
     s->io.data = s;
     ev_io_start(s->loop, &s->io);
+    session_watch_takeover(s);
     spin_init(&s->spin, s->loop, s->fs->options->spin);
     ev_prepare_init(&s->prepare, session_prepared);
     s->prepare.data = s;
@@ -190,6 +277,7 @@ static void session_watch(struct session *s)
 
 static void session_unwatch(struct session *s)
 {
+    session_unwatch_takeover(s);
     ev_io_stop(s->loop, &s->io);
     ev_prepare_stop(s->loop, &s->prepare);
     spin_stop(&s->spin);
@@ -200,13 +288,14 @@ static void session_unwatch(struct session *s)
 
 /* Mounts; in place of what a killed daemon left, if there is such a mount.  An
  * ordinary user has only fusermount3, which cannot but unmount it first. */
-static int session_mount_at(struct session *s, const char *path, char *error, size_t error_size)
+static int session_mount_at(struct session *s, const char *path, const struct session_takeover *takeover, char *error,
+                            size_t error_size)
 {
-    bool dead;
+    bool dead = false;
     g_autofree char *stage = NULL;
-    int result = mountpoint_check(path, &dead, error, error_size);
-    s->fs->dead_device = result == 0 && dead ? mountpoint_device(path) : 0;
-    if (result == 0 && dead && geteuid() == 0) {
+    int result = takeover ? 0 : mountpoint_check(path, &dead, error, error_size);
+    s->fs->dead_device = takeover ? takeover_device(takeover->old) : result == 0 && dead ? mountpoint_device(path) : 0;
+    if (result == 0 && (takeover || dead) && geteuid() == 0) {
         stage = mountpoint_stage(error, error_size);
         result = stage ? 0 : -EIO;
     } else if (result == 0 && dead) {
@@ -230,10 +319,16 @@ static int session_mount_at(struct session *s, const char *path, char *error, si
             "a file that another user has chosen");
     }
     s->staged = stage != NULL;
+    if (takeover) {
+        s->keep_mount = true; /* from here on the path has the other's mount, or none of a daemon */
+        result = takeover_switch(takeover->old, stage, error, error_size);
+        return result < 0 ? result : takeover_await_end(takeover->old, takeover->manager, error, error_size);
+    }
     return stage ? mountpoint_replace(stage, path, error, error_size) : 0;
 }
 
-static int session_mount(struct session *s, const struct options *options, char *error, size_t error_size)
+static int session_mount(struct session *s, const struct options *options, const struct session_takeover *takeover,
+                         char *error, size_t error_size)
 {
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
     for (int i = 0; i < options->fuse.argc; i++) {
@@ -245,7 +340,7 @@ static int session_mount(struct session *s, const struct options *options, char 
         snprintf(error, error_size, "the mount options were not accepted by libfuse (see above)");
         return -EINVAL;
     }
-    int result = session_mount_at(s, options->mountpoint, error, error_size);
+    int result = session_mount_at(s, options->mountpoint, takeover, error, error_size);
     if (result == 0) {
         int fd = fuse_session_fd(s->fuse);
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
@@ -260,11 +355,13 @@ static void session_unmount(struct session *s, const char *path, struct unmounte
 {
     char error[1024];
     int ends[2], fd = fuse_session_fd(s->fuse), result = 0;
-    if ((s->staged || unmounter) && fd >= 0 && pipe2(ends, O_CLOEXEC) == 0) {
+    if ((s->staged || unmounter || s->keep_mount) && fd >= 0 && pipe2(ends, O_CLOEXEC) == 0) {
         close(ends[0]);
         dup2(ends[1], fd); /* and with it the mount is a dead one */
         close(ends[1]);
-        if (unmounter && (!s->unmounted || s->staged)) { /* a dead one may be below */
+        if (s->keep_mount) {
+            /* nothing of it is unmounted */
+        } else if (unmounter && (!s->unmounted || s->staged)) { /* a dead one may be below */
             result = unmounter_unmount(unmounter, error, sizeof error);
         } else if (!unmounter) {
             result = mountpoint_clear(path, error, sizeof error);
@@ -297,17 +394,21 @@ static void session_watch_processes(struct session *s, const struct options *opt
     openers_set_own_device(s->fs->openers, s->fs->device);
 }
 
-int session_run(const struct options *options, struct backend *backend, struct ev_loop *loop,
-                const struct session_sandbox *sandbox, void (*ready)(void *arg), void *arg, char *error,
-                size_t error_size)
+int session_run(const struct options *options, struct backend *backend, const struct session_takeover *takeover,
+                struct ev_loop *loop, const struct session_sandbox *sandbox, void (*ready)(void *arg), void *arg,
+                char *error, size_t error_size)
 {
     struct session s = {.loop = loop};
     signal(SIGPIPE, SIG_IGN);
     s.fs = fs_new(s.loop, backend, options);
     s.fs->ready = ready;
     s.fs->ready_arg = arg;
+    int result = session_mount(&s, options, takeover, error, error_size);
+    if (result == 0 && !backend) {
+        s.fs->backend = takeover->open_store(takeover->arg, error, error_size);
+        result = s.fs->backend ? 0 : -EIO;
+    }
     follow_init(&s.follow, options->follow && sandbox->policy.servers == SANDBOX_NO_SERVERS && tick_init());
-    int result = session_mount(&s, options, error, error_size);
     if (result == 0) {
         unmounter_watch(sandbox->unmounter, mountpoint_open_abort(options->mountpoint));
         session_watch_processes(&s, options, sandbox->unmounter);
@@ -316,6 +417,7 @@ int session_run(const struct options *options, struct backend *backend, struct e
             result = sandbox_apply(&sandbox->policy, &s.sandbox, error, error_size);
         }
         if (result == 0) {
+            s.keep_mount = false;
             result = session_serve(&s, error, error_size);
         }
     }
@@ -326,5 +428,5 @@ int session_run(const struct options *options, struct backend *backend, struct e
     follow_free(&s.follow);
     fs_free(s.fs);
     free(s.buffer.mem);
-    return result;
+    return result == 0 && s.keep_mount ? SESSION_REPLACED : result;
 }

@@ -93,6 +93,7 @@ static const struct mount_option mount_options[] = {
      "how long to await the next request awake, in us (default 25)"},
     {"log=", OPTION_LEVEL, FOR_ALL, FIELD(log), 0, 0, "LEVEL", "error, warning, notice, info or debug",
      "error, warning, notice, info (default) or debug"},
+    {"takeover", OPTION_SET, FOR_ALL, FIELD(takeover), .help = "replace the daemon of the mount that is there"},
     {"remount", OPTION_SET, FOR_ALL, FIELD(remount), .help = "with ttl=: change that of the mount that is there"},
 
     {"credentials=", OPTION_PATH, FOR_SERVERS, FIELD(credentials), 0, 0, "FILE", "the name of a file",

@@ -58,6 +58,7 @@ struct options {
     bool fake;       /* -f of mount.leasefs: check, but do not mount */
     bool verbose;    /* -v */
     bool remount;    /* change the ttl of the existing mount */
+    bool takeover;   /* replace its daemon */
     bool show_help, show_version;
     char *print_schema; /* the store whose schema to print, or NULL */
     char *backend;     /* "memory", "local", "local:DIR", "redis://HOST", "zookeeper://HOST" and their like, as given */

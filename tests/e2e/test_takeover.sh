@@ -1,0 +1,161 @@
+#!/bin/bash
+# A daemon takes over the mount of another one: no call by path fails, and locks stay.
+# shellcheck source=visible.sh
+. "$(dirname "$0")/visible.sh"
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=leaserun.sh
+. "$(dirname "$0")/leaserun.sh"
+[ "$(id -u)" = 0 ] || skip_all "needs root"
+sees_all || skip_all "needs CAP_SYS_PTRACE"
+
+TAKEOVERS=${TAKEOVERS:-20}
+OPTIONS=allow_other,ttl=200
+
+mount_local "$TEST_DIR/store" $OPTIONS
+point=$MNT store=$BACKEND
+chmod 755 "$TEST_DIR"
+
+daemon_of() { sed -n 's/^pid: //p' "$point/.leasefs/status"; }
+
+# The next daemon, in the foreground; the old one must end by itself.
+takeover() { # [OPTIONS]
+    local old=$DAEMON
+    mount_index "$point"
+    takeovers=$((takeovers + 1))
+    "$LEASEFS" -f -o "takeover,${1:-$OPTIONS}" "$store" "$point" >"$LOG.$takeovers" 2>&1 &
+    DAEMON=$!
+    started+=("$DAEMON")
+    expect eventually 20 gone "$old"
+    { wait "$old" || fail "the old daemon ended with status $?"; } 2>/dev/null
+    expect eventually 5 [ "$(daemon_of)" = "$DAEMON" ]
+    mount_daemons[INDEX]=$DAEMON
+    mount_devices[INDEX]=$(device_of "$point")
+}
+takeovers=0
+
+# refused TEXT ARGUMENT…: nothing has changed.
+refused() {
+    local text=$1 output status=0
+    shift
+    output=$("$LEASEFS" "$@" 2>&1) || status=$?
+    expect_is "$status" 1
+    expect_re "$output" "$text"
+    expect_is "$(daemon_of)" "$DAEMON"
+    expect_is "$(attribute kept token)" "$kept"
+    expect [ ! -e "$TEST_DIR"/store/takeover.* ]
+}
+
+# shellcheck disable=SC2016 # for the command
+note='echo $$ >"$0"; exec sleep 300'
+# Linux 6.5: else dead mounts stay below.
+sees_beneath() { [ "$(printf "6.5\n%s\n" "$(uname -r)" | sort -V | head -1)" = 6.5 ]; }
+layers() { grep -c " $point " /proc/self/mountinfo; }
+resumed_now() { attribute "$1" owner | grep -qv 'daemon restarted'; }
+
+it "leases, flocks and a leaserun go on, with their tokens, over $TAKEOVERS takeovers"
+actor A
+actor B
+says A 'acquire("kept"); f = op("flock", "RDWR|CREAT"); flock(f, "EX")' ok
+kept=$(attribute kept token)
+flocked=$(attribute flock token)
+begin "$MNT/run" sh -c "$note" "$TEST_DIR/run"
+expect eventually 5 mark run
+token=$(attribute run token)
+for ((i = 0; i < TAKEOVERS; i++)); do
+    takeover
+    expect eventually 5 resumed_now run
+    expect_is "$(attribute run token)" "$token"
+    expect_is "$(attribute kept token)" "$kept"
+    expect_is "$(attribute flock token)" "$flocked"
+    says B 'b = op("flock", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
+    says B 'close(b)' ok
+    says A 'write(f, "x")' ENOTCONN
+done
+expect_not gone "$(pid_of run)"
+if sees_beneath; then expect_is "$(layers)" 1; fi
+
+it "what waits and calls through old files get ENOTCONN"
+says B 'b = op("flock", "RDWR|CREAT")' ok
+tell B 'flock(b, "EX")'
+expect eventually 5 waiters flock 1
+takeover
+expect_re "$(hear B 10)" 'ENOTCONN|ECONNABORTED'
+says B 'close(b)' ENOTCONN
+says A 'rm("kept")' ok
+says A 'acquire("kept")' ok
+kept=$(attribute kept token)
+says A 'close(f)' ENOTCONN
+expect flock -n "$MNT/flock" true
+
+it "under load no call by path fails"
+for i in 1 2 3; do
+    start "$PYTHON" "$E2E_DIR/takeover_load.py" "$MNT" "$TEST_DIR/stop" $i
+    workers[i]=$STARTED
+done >"$TEST_DIR/load"
+for ((i = 0; i < TAKEOVERS; i++)); do takeover; done
+: >"$TEST_DIR/stop"
+for i in 1 2 3; do expect eventually 20 gone "${workers[i]}"; done
+expect_is "$(grep failed "$TEST_DIR/load")" ""
+say "calls by path, the longest in ms, flocks: $(tr '\n' ';' <"$TEST_DIR/load")"
+expect_is "$(grep -c '^[0-9]' "$TEST_DIR/load")" 3
+
+it "options change by it; the store does not"
+takeover allow_other,ttl=100
+expect_is "$(attribute . ttl)" 100
+refused 'shows the locks of .*: a takeover keeps the store' -o takeover "local:$TEST_DIR/other" "$point"
+refused 'nonsense' -o takeover,nonsense "$store" "$point"
+refused 'a store in memory ends with its daemon' -o takeover memory "$point"
+refused '127.0.0.1:1' -o takeover redis://127.0.0.1:1 "$point"
+
+it "a user's is refused, and one where nothing is mounted"
+expect_re "$(setpriv --reuid=65534 --regid=65534 --clear-groups "$LEASEFS" -o takeover "$store" "$point" 2>&1)" 'takeover is for root'
+mkdir "$TEST_DIR/empty"
+expect_re "$("$LEASEFS" -o takeover "$store" "$TEST_DIR/empty" 2>&1)" 'no leasefs that answers is mounted'
+
+it "an old daemon that does not end keeps its mount"
+# It is stopped when its mount has been moved aside.
+"$LEASEFS" -f -o takeover,$OPTIONS "$store" "$point" >"$TEST_DIR/late" 2>&1 &
+late=$!
+started+=("$late")
+while ! grep -q ' /run/leasefs[^ ]*/old ' /proc/self/mountinfo && ! gone "$late"; do :; done
+kill -STOP "$DAEMON"
+if ! gone "$DAEMON"; then
+    expect eventually 20 gone "$late"
+    kill -CONT "$DAEMON"
+    expect grep -q 'does not end: it goes on' "$TEST_DIR/late"
+    expect eventually 5 [ "$(daemon_of)" = "$DAEMON" ]
+    expect_is "$(attribute kept token)" "$kept"
+    pause 1
+    expect_not gone "$DAEMON"
+fi
+
+it "the service manager hears of the new main process, which says that it is ready"
+start "$PYTHON" -c 'import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(sys.argv[1])
+with open(sys.argv[2], "ab", 0) as out:
+    while True:
+        out.write(s.recv(4096) + b"\n")' "$TEST_DIR/notify" "$TEST_DIR/notified"
+expect eventually 5 [ -S "$TEST_DIR/notify" ]
+old=$DAEMON
+NOTIFY_SOCKET=$TEST_DIR/notify "$LEASEFS" -o takeover,$OPTIONS "$store" "$point"
+expect_is "$?" 0
+DAEMON=$(daemon_of)
+mount_daemons[INDEX]=$DAEMON
+mount_devices[INDEX]=$(device_of "$point")
+started+=("$DAEMON")
+expect eventually 5 gone "$old"
+expect [ "$DAEMON" != "$old" ]
+expect_is "$(head -1 "$TEST_DIR/notified")" "MAINPID=$DAEMON"
+expect eventually 5 grep -q READY=1 "$TEST_DIR/notified"
+expect_not grep -q STOPPING "$TEST_DIR/notified"
+kill "$(pid_of run)"
+ended 143
+says A 'rm("kept")' ok
+mount_index "$point"
+expect umount "$point" # it is no child of this shell, which could tell its exit status
+expect eventually 5 gone "$DAEMON"
+mount_daemons[INDEX]=
+expect_not grep -q "leasefs.*/old " /proc/self/mountinfo
+finish
