@@ -156,6 +156,19 @@ expect_not flock -n "$MNT/namespace" true
 end_process "$child"
 expect timeout 10 flock "$MNT/namespace" true
 
+it "a process in another pid namespace keeps it"
+# shellcheck disable=SC2016 # for the other shell
+start unshare --pid --fork --kill-child bash -c 'exec 8>"$1" && flock 8 && : >"$2" && exec sleep 300' \
+    _ "$MNT/pids" "$TEST_DIR/in.pids"
+unsharing=$STARTED
+expect eventually 5 [ -e "$TEST_DIR/in.pids" ]
+child=$(pgrep -P "$unsharing")
+restart
+expect eventually 5 owned_by pids "$child"
+expect_not flock -n "$MNT/pids" true
+end_process "$unsharing"
+expect timeout 10 flock "$MNT/pids" true
+
 it "another user's process keeps it"
 actor U setpriv --reuid=65534 --regid=65534 --clear-groups
 says U 'f = op("user", "RDWR|CREAT"); flock(f, "EX")' ok
@@ -257,6 +270,46 @@ if shares; then
     says A 'close(u)' ok
     says B 'flock(b, "EX"); close(b); os.rmdir(path("line"))' ok
 fi
+
+it "two threads with a descriptor each: one waits for the other's dead descriptor, without EDEADLK"
+says A 'f = op("threads", "RDWR|CREAT"); flock(f, "EX")' ok
+says A "other = threading.Thread(target=lambda: ([time.sleep(0.05) for _ in iter(lambda: os.path.exists('$TEST_DIR/go'), True)], evaluate('close(f)')))" ok
+restart
+says A 'other.start(); g = op("threads", "RDWR|CREAT")' ok
+tell A 'flock(g, "EX")'
+expect_is "$(hear A 3)" TIMEOUT
+: >"$TEST_DIR/go"
+expect_is "$(hear A 10)" ok
+says A 'other.join(); close(g)' ok
+
+it "a descriptor on its way through a socket keeps it until it is received and closed"
+says A 'import socket; ends = socket.socketpair(); f = op("sent", "RDWR|CREAT"); flock(f, "EX")' ok
+says A 'socket.send_fds(ends[0], [b"x"], [f])' 1
+restart
+says A 'close(f)' ENOTCONN
+says B 'b = op("sent", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
+pause 2.5
+says B 'flock(b, "EX|NB")' EAGAIN
+says A 'f = socket.recv_fds(ends[1], 1, 1)[1][0]' ok
+says B 'flock(b, "EX|NB")' EAGAIN
+says A 'close(f)' ENOTCONN
+says B 'flock(b, "EX|NB"); close(b)' ok
+
+it "another file's descriptor in a socket keeps it only as long as a file of the dead mount is open"
+says A 'f = op("ended", "RDWR|CREAT"); flock(f, "EX")' ok
+says B 'b = op("looked", "RDONLY|CREAT")' ok
+says A 'null = os.open("/dev/null", os.O_RDONLY); socket.send_fds(ends[0], [b"x"], [null])' ok
+restart
+says A 'close(f); os.close(null)' ENOTCONN
+actor D
+says D 'd = op("ended", "RDWR|CREAT"); flock(d, "EX|NB")' EAGAIN
+pause 2.5
+says D 'flock(d, "EX|NB")' EAGAIN
+says B 'close(b)' ENOTCONN
+expect eventually 5 answers D 'flock(d, "EX|NB")' ok
+says D 'close(d)' ok
+says A 'ends[0].close(); ends[1].close()' ok
+end_actor D
 
 if shares; then
     it "a shared lock keeps out whom it excludes"

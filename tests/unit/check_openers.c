@@ -591,12 +591,51 @@ START_TEST(mount_that_goes_frees_its_files)
 }
 END_TEST
 
+/* OPENERS_CROWD=10000 is the full size.  The share follows from processor time, so a loaded machine does not matter. */
+START_TEST(walks_of_many_processes_use_a_tenth_of_a_processor)
+{
+    enum { WALKS = 6 };
+    struct reported reported = {0};
+    struct openers_metrics metrics = {0};
+    size_t count = (size_t)strtoul(getenv("OPENERS_CROWD") ? getenv("OPENERS_CROWD") : "1000", NULL, 10);
+    g_autofree pid_t *crowd = g_new0(pid_t, count);
+    int fd = open(path, O_RDONLY | O_CLOEXEC); /* so that they are looked at again each time */
+    int64_t spent = 0, walked = 0;
+    begin_child(false, 0);
+    for (size_t i = 0; i < count; i++) {
+        crowd[i] = live();
+        ck_assert_int_gt(crowd[i], 0);
+    }
+    double began = ev_time();
+    openers_add(openers, file.st_dev, file.st_ino, NULL, false, note, &reported);
+    while (metrics.walks < WALKS) {
+        openers_ask(openers);
+        run_for(0.005);
+        openers_measure(openers, &metrics);
+        if ((int64_t)metrics.walks > walked) {
+            walked = (int64_t)metrics.walks;
+            spent += metrics.last_ns;
+        }
+    }
+    double passed = ev_time() - began;
+    printf("# %zu processes: a walk takes %.1f ms of a processor, %.1f walks a second\n", count,
+           (double)spent / WALKS / 1e6, WALKS / passed);
+    spent -= metrics.last_ns; /* the pause behind it is still to come */
+    ck_assert_double_lt((double)spent / 1e9, passed / 10 * 1.01);
+    ck_assert_uint_ge(reported.count, count);
+    for (size_t i = 0; i < count; i++) {
+        end(crowd[i]);
+    }
+    close(fd);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("openers");
     TCase *rules = tcase_create("rules"), *real = tcase_create("real");
     tcase_set_timeout(rules, 60);
-    tcase_set_timeout(real, 60);
+    tcase_set_timeout(real, 240);
     tcase_add_checked_fixture(rules, prepare, teardown);
     tcase_add_checked_fixture(real, prepare_file, teardown_file);
     tcase_add_test(rules, nobody_is_certain_after_two_walks);
@@ -618,6 +657,7 @@ int main(void)
     tcase_add_test(real, holder_that_closes_is_noticed_at_the_next_request);
     tcase_add_test(real, holder_that_cannot_be_looked_into_is_reported);
     tcase_add_test(real, mount_that_goes_frees_its_files);
+    tcase_add_test(real, walks_of_many_processes_use_a_tenth_of_a_processor);
     suite_add_tcase(suite, rules);
     suite_add_tcase(suite, real);
     return check_main(suite);
