@@ -49,20 +49,27 @@ static bool daemon_answers(void)
     return fd >= 0;
 }
 
-static void daemon_start(void)
+static void daemon_fork(void)
 {
-    int64_t limit = stress_now() + START_LIMIT;
     daemon_pid = stress_fork();
     if (daemon_pid == 0) {
         execv(daemon_command[0], daemon_command);
         stress_die("%s: %s", daemon_command[0], strerror(errno));
     }
+}
+
+/* As with Restart=on-failure, a start that fails, because the store does not answer in time, is repeated. */
+static void daemon_start(void)
+{
+    int64_t limit = stress_now() + START_LIMIT;
+    daemon_fork();
     while (!daemon_answers()) {
-        if (waitpid(daemon_pid, NULL, WNOHANG) == daemon_pid) {
-            stress_die("the daemon ended when it was started after %u kills", atomic_load(&k.shared->deaths));
-        }
         if (stress_now() > limit) {
             stress_die("the daemon does not serve after %u kills", atomic_load(&k.shared->deaths));
+        }
+        if (waitpid(daemon_pid, NULL, WNOHANG) == daemon_pid) {
+            stress_sleep(RESTART);
+            daemon_fork();
         }
         stress_sleep(STRESS_MS);
     }
