@@ -252,7 +252,8 @@ const char *backend_safety_name(enum backend_safety safety);
 struct backend_renewal {
     struct backend_ticket *ticket;
     int64_t ttl;     /* from now */
-    int64_t due;     /* from now; 0: none */
+    int64_t due;     /* from now; 0: none.  If it is a third of ttl, a store across a network may be early by a
+                        thirtieth of ttl, to renew many at once */
     uint32_t keeper; /* not 0: a SOLE_AUTHORITY store lets the holder rest: its term stops, and it is not due, until it
                         is renewed, or until backend_wake for this keeper starts its term and makes it due at once */
 };

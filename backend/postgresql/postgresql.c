@@ -149,12 +149,6 @@ static const struct pq_events link_events = {.connected = postgresql_on_connecte
                                              .down = postgresql_on_down,
                                              .notified = postgresql_on_notified};
 
-static void postgresql_on_gathered(struct ev_loop *loop, ev_prepare *watcher, int events)
-{
-    (void)loop, (void)events;
-    pq_send_renewals(watcher->data);
-}
-
 /* --- the store --- */
 
 static void postgresql_start(struct remote *r)
@@ -174,16 +168,10 @@ static void postgresql_free(struct remote *r, bool holds)
     pq_recover_stop(p);
     epoch_clear(&p->epoch);
     if (r->loop) {
-        ev_clear_pending(r->loop, &p->gathering);
         ev_timer_stop(r->loop, &p->pulse);
         ev_timer_stop(r->loop, &p->sweeping);
     }
     pq_link_free(p->link);
-    for (guint i = 0; i < p->renewals->len; i++) {
-        g_ptr_array_unref(p->renewals->pdata[i]);
-    }
-    g_ptr_array_unref(p->renewals);
-    g_clear_pointer(&p->gathered, g_ptr_array_unref);
     g_free(p->identity);
     g_free(p->host);
     g_free(p->address);
@@ -239,6 +227,7 @@ static const struct remote_store store = {
     .is_up = postgresql_is_up,
     .allows_name = postgresql_allows_name,
     .send = pq_send_request,
+    .renew = pq_send_renewals,
     .forget = postgresql_forget,
     .heartbeat = pq_send_heartbeat,
     .watch_name = pq_watch_name,
@@ -284,10 +273,6 @@ int postgresql_new(const struct postgresql_options *options, struct backend **re
     g_strlcpy(p->mount, mount, sizeof p->mount);
     p->identity = g_strdup(options->identity ? options->identity : p->mount);
     p->host = g_strdup(host);
-    p->renewals = g_ptr_array_new();
-    ev_prepare_init(&p->gathering, postgresql_on_gathered);
-    ev_set_priority(&p->gathering, EV_MINPRI);
-    p->gathering.data = p;
     p->address = g_strdup(made.address ? made.address : target.address);
     epoch_init(&p->epoch, &p->remote, &pq_epoch_store, p->address, options->term,
                options->grace ? options->grace : EPOCH_GRACE_MAX, options->strict);

@@ -233,9 +233,6 @@ struct postgresql {
     ev_timer pulse, sweeping;
     int64_t page;        /* the page of the tickets' table to sweep next */
     int64_t clock_ahead; /* ms: the server's clock less ours, in its last report; 0: none yet */
-    GPtrArray *gathered; /* struct remote_request: renewals of this turn of the loop; or NULL */
-    ev_prepare gathering;
-    GPtrArray *renewals; /* arrays like `gathered`: that one, and those that are pending */
     struct pq_recovery *recovery;
 };
 
@@ -267,7 +264,7 @@ void pq_watch_on_released(struct postgresql *p, const char *text);
 
 uint64_t pq_send_request(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
 void pq_send_heartbeat(struct remote *r, struct remote_ticket *const *tickets, size_t count);
-void pq_send_renewals(struct postgresql *p);
+void pq_send_renewals(struct remote *r, struct remote_batch *batch);
 
 /* --- revoke.c --- */
 

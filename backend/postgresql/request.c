@@ -471,7 +471,7 @@ static void request_on_answer(void *arg, const struct pq_answer *given)
 
 /* --- many renewals at once --- */
 
-static bool request_may_be_gathered(const struct remote_request *request, const struct remote_ticket *t)
+static bool request_may_be_in_batch(const struct remote_request *request, const struct remote_ticket *t)
 {
     return request->procedure == REMOTE_RENEW && request->background_cost > 0 &&
            request->renewal.left == request->ttl && !t->segments && !epoch_is_closed(&postgresql_of(request)->epoch);
@@ -491,15 +491,13 @@ static void request_renew_one(struct remote_request *request)
 
 static void request_on_renewed(void *arg, const struct pq_answer *given)
 {
-    GPtrArray *requests = arg;
-    struct postgresql *p = postgresql_of(requests->pdata[0]);
+    struct remote_batch *batch = arg;
     GHashTable *renewed = g_hash_table_new(g_str_hash, g_str_equal);
-    g_ptr_array_remove_fast(p->renewals, requests);
     for (int i = 0; given->outcome == REMOTE_ANSWERED && i < PQntuples(given->rows); i++) {
         g_hash_table_add(renewed, PQgetvalue(given->rows, i, 0));
     }
-    for (guint i = 0; i < requests->len; i++) {
-        struct remote_request *request = requests->pdata[i];
+    for (unsigned i = 0; i < batch->count; i++) {
+        struct remote_request *request = batch->requests[i];
         struct remote_answer answer = {.result = given->result};
         if (given->outcome != REMOTE_ANSWERED || g_hash_table_contains(renewed, request->id)) {
             if (given->outcome == REMOTE_ANSWERED) {
@@ -511,49 +509,31 @@ static void request_on_renewed(void *arg, const struct pq_answer *given)
         }
     }
     g_hash_table_unref(renewed);
-    g_ptr_array_unref(requests);
+    remote_batch_free(batch);
 }
 
-void pq_send_renewals(struct postgresql *p)
+void pq_send_renewals(struct remote *r, struct remote_batch *batch)
 {
-    GPtrArray *requests = g_steal_pointer(&p->gathered);
     struct pq_parameters f = {.count = 0};
-    if (requests->len == 1) {
-        request_renew_one(requests->pdata[0]);
-        g_ptr_array_unref(requests);
-        return;
-    }
-    const char **ids = g_new(const char *, requests->len);
-    char **paths = g_new0(char *, requests->len + 1);
-    int64_t *modes = g_new(int64_t, requests->len), *terms = g_new(int64_t, requests->len);
-    for (guint i = 0; i < requests->len; i++) {
-        const struct remote_request *request = requests->pdata[i];
-        const struct remote_ticket *t = remote_ticket_find(&p->remote, request->id);
+    const char *ids[REMOTE_RENEWALS_MAX];
+    char *paths[REMOTE_RENEWALS_MAX + 1] = {NULL};
+    int64_t modes[REMOTE_RENEWALS_MAX], terms[REMOTE_RENEWALS_MAX];
+    for (unsigned i = 0; i < batch->count; i++) {
+        const struct remote_request *request = batch->requests[i];
+        const struct remote_ticket *t = remote_ticket_find(r, request->id);
         paths[i] = pq_lock_path(request->name, t && t->lock->sequence);
         ids[i] = request->id;
         modes[i] = request->renewal.mode;
         terms[i] = request->ttl;
     }
-    pq_add_paths(&f, (const char *const *)paths, requests->len);
-    pq_add_texts(&f, ids, requests->len);
-    pq_add_numbers(&f, modes, requests->len);
-    pq_add_numbers(&f, terms, requests->len);
-    g_ptr_array_add(p->renewals, requests);
-    postgresql_send(p, PQ_RENEW_MANY, &f, 0, request_on_renewed, requests);
-    g_strfreev(paths);
-    g_free(ids);
-    g_free(modes);
-    g_free(terms);
-}
-
-/* The renewals of one turn of the loop are sent in one call. */
-static void request_gather(struct postgresql *p, struct remote_request *request)
-{
-    if (!p->gathered) {
-        p->gathered = g_ptr_array_new();
-        ev_feed_event(p->remote.loop, &p->gathering, EV_CUSTOM);
+    pq_add_paths(&f, (const char *const *)paths, batch->count);
+    pq_add_texts(&f, ids, batch->count);
+    pq_add_numbers(&f, modes, batch->count);
+    pq_add_numbers(&f, terms, batch->count);
+    postgresql_send((struct postgresql *)r, PQ_RENEW_MANY, &f, 0, request_on_renewed, batch);
+    for (unsigned i = 0; i < batch->count; i++) {
+        g_free(paths[i]);
     }
-    g_ptr_array_add(p->gathered, request);
 }
 
 uint64_t pq_send_request(struct remote_request *request, struct remote_ticket *t, int64_t timeout)
@@ -575,8 +555,8 @@ uint64_t pq_send_request(struct remote_request *request, struct remote_ticket *t
         return 0;
     }
     epoch_before_request(&p->epoch, request, t);
-    if (request_may_be_gathered(request, t)) {
-        request_gather(p, request);
+    if (request_may_be_in_batch(request, t)) {
+        remote_batch_add(request->r, request);
         return 0;
     }
     enum pq_function function = request_fill(&f, request, t);

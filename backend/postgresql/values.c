@@ -106,9 +106,10 @@ void pq_add_texts(struct pq_parameters *p, const char *const *texts, size_t coun
 {
     GString *text = g_string_new("{");
     for (size_t i = 0; i < count; i++) {
-        g_string_append_printf(text, "%s\"", i > 0 ? "," : "");
+        g_string_append(text, i > 0 ? ",\"" : "\"");
         for (const char *c = texts[i]; *c; c++) {
-            g_string_append_printf(text, "%s%c", *c == '"' || *c == '\\' ? "\\" : "", *c);
+            g_string_append(text, *c == '"' || *c == '\\' ? "\\" : "");
+            g_string_append_c(text, *c);
         }
         g_string_append_c(text, '"');
     }
@@ -130,11 +131,13 @@ void pq_add_numbers(struct pq_parameters *p, const int64_t *numbers, size_t coun
 
 void pq_add_paths(struct pq_parameters *p, const char *const *paths, size_t count)
 {
+    static const char digits[] = "0123456789abcdef";
     GString *text = g_string_new("{");
     for (size_t i = 0; i < count; i++) {
-        g_string_append_printf(text, "%s\"\\\\x", i > 0 ? "," : "");
+        g_string_append(text, i > 0 ? ",\"\\\\x" : "\"\\\\x");
         for (const unsigned char *c = (const unsigned char *)paths[i]; *c; c++) {
-            g_string_append_printf(text, "%02x", *c);
+            g_string_append_c(text, digits[*c >> 4]);
+            g_string_append_c(text, digits[*c & 15]);
         }
         g_string_append_c(text, '"');
     }

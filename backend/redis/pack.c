@@ -7,7 +7,8 @@
 #define ARRAY 0xdc
 #define TEXT_SHORT 0xa0 /* and the length, below 32 */
 #define TEXT 0xdb
-#define NUMBER 0xd3
+#define NUMBER 0xcc /* not negative, of one byte; of 2, 4 and 8 bytes the next ones */
+#define NEGATIVE 0xd3
 #define TRUE_VALUE 0xc3
 
 /* A byte, and the last `size` bytes of a number, the highest first. */
@@ -28,9 +29,17 @@ void pack_text(GByteArray *to, const void *text, size_t length)
     g_byte_array_append(to, text, (guint)length);
 }
 
+/* As cmsgpack packs it: scripts compare packed values. */
 void pack_number(GByteArray *to, int64_t number)
 {
-    pack_head(to, NUMBER, (uint64_t)number, 8);
+    if (number < 0) {
+        pack_head(to, NEGATIVE, (uint64_t)number, 8);
+    } else if (number < 128) {
+        pack_head(to, (uint8_t)number, 0, 0);
+    } else {
+        unsigned power = number <= UINT8_MAX ? 0 : number <= UINT16_MAX ? 1 : number <= UINT32_MAX ? 2 : 3;
+        pack_head(to, (uint8_t)(NUMBER + power), (uint64_t)number, (size_t)1 << power);
+    }
 }
 
 void pack_true(GByteArray *to)

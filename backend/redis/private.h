@@ -32,9 +32,6 @@
 /* What uncontended.c keeps. */
 struct redis_uncontended {
     GHashTable *releases;  /* name -> struct uncontended_release: pending ones */
-    GPtrArray *collected;  /* renewals of this turn of the loop: of struct remote_request; or NULL */
-    GHashTable *renewals;  /* such arrays: that one, and the pending ones */
-    ev_prepare collecting; /* is fed to the loop */
     clock_ms leases_noted; /* when the expiry of the set of this mount's leases was renewed; 0: that set may be gone */
 };
 
@@ -151,13 +148,14 @@ bool redis_marker_is_key(struct redis *r, const char *key, size_t length);
 
 /* As struct remote_store says: by a short script if there may be one ticket only, else by redis_procedure_send. */
 uint64_t redis_send_request(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
+/* As struct remote_store says. */
+void redis_uncontended_renew(struct remote *remote, struct remote_batch *batch);
 /* What the set of the mount's leases and handle locks has of a lock; "" of a provisional one.  A new string. */
 char *redis_note(const char *id, bool sequence, const char *name, enum backend_kind kind, GBytes *meta);
 /* The keys and the id of a lease, in a call of uncontended_recover.lua. */
 void redis_uncontended_add_lease(struct redis_call *call, const char *id, const char *path);
 void redis_uncontended_init(struct redis *r);
-/* At the end: _stop before the connection is freed, so that nothing is sent any more; _clear after it. */
-void redis_uncontended_stop(struct redis *r);
+/* After the connection is freed. */
 void redis_uncontended_clear(struct redis *r);
 
 /* --- procedures.c --- */

@@ -135,7 +135,6 @@ static void redis_free(struct remote *remote, bool holds)
     struct redis *r = (struct redis *)remote;
     (void)holds;
     redis_recover_stop(r);
-    redis_uncontended_stop(r);
     redis_directory_end_all(r);
     epoch_clear(&r->epoch);
     redis_conn_free(r->conn);
@@ -218,6 +217,7 @@ static const struct remote_store store = {
     .is_up = redis_is_up,
     .allows_name = redis_allows_name,
     .send = redis_send_request,
+    .renew = redis_uncontended_renew,
     .forget = redis_forget,
     .heartbeat = redis_send_heartbeat,
     .on_waiting = redis_waits,

@@ -13,6 +13,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/epoch.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/acquire.inc"
@@ -27,6 +28,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/epoch.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/heartbeat.inc"
@@ -35,6 +37,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/epoch.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/release.inc"
@@ -47,6 +50,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/epoch.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/release_range.inc"
@@ -54,6 +58,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_RENEW] = {"renew",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/uncontended_renew.inc"
 #include "backend/redis/script/epoch.inc"
@@ -63,6 +68,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     },
     [REDIS_UNCONTENDED_RENEW_MANY] = {"uncontended_renew_many",
 #include "backend/redis/script/first.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/uncontended_renew_many.inc"
         , true
     },
@@ -70,6 +76,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/epoch.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/reclaim.inc"
@@ -80,6 +87,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/epoch.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/uncontended_convert.inc"
 #include "backend/redis/script/common.inc"
@@ -89,6 +97,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_SET] = {"set",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/uncontended_set.inc"
 #include "backend/redis/script/epoch.inc"
@@ -100,6 +109,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/epoch.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/revoke.inc"
@@ -109,6 +119,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/epoch.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/rename.inc"
@@ -117,6 +128,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_STAT] = {"stat",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/stat.inc"
     },
@@ -136,6 +148,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/epoch.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/directory.inc"
@@ -144,6 +157,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/epoch.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/delay.inc"
@@ -155,6 +169,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/epoch.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/recover.inc"
         , true
@@ -162,6 +177,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_UNCONTENDED_RECOVER] = {"uncontended_recover",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/fixed.inc"
+#include "backend/redis/script/claim.inc"
 #include "backend/redis/script/uncontended_recover.inc"
         , true
     },

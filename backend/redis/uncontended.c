@@ -71,11 +71,11 @@ static void uncontended_fill_acquire(struct redis_call *call, const struct remot
     redis_call_sides(call, "dl", directory);
     redis_call_key(call, 'd', name);
     redis_call_key(call, 'm', NULL);
-    redis_call_text(call, "mount", r->mount);
+    redis_call_text(call, "mount", r->mount); /* these two first: see claim.lua */
+    redis_call_number(call, "ttl", t->head.ttl);
     redis_call_text(call, "path", name);
     redis_call_number(call, "kind", (int64_t)t->head.kind);
     redis_call_number(call, "mode", (int64_t)t->head.mode);
-    redis_call_number(call, "ttl", t->head.ttl);
     redis_call_unsigned(call, "handle", t->handle);
     redis_call_bytes(call, "meta", t->meta);
     if (t->head.content) {
@@ -213,13 +213,11 @@ static void uncontended_renew_in_full(struct remote_request *request)
 
 static void uncontended_on_renewals(void *arg, const struct redis_answer *given)
 {
-    GPtrArray *requests = arg;
-    struct redis *r = redis_of(requests->pdata[0]);
-    bool answered = given->outcome == REMOTE_ANSWERED;
-    g_hash_table_steal(r->uncontended.renewals, requests);
-    for (guint i = 0; i < requests->len; i++) {
-        struct remote_request *request = requests->pdata[i];
-        if (!answered) {
+    struct remote_batch *batch = arg;
+    struct redis *r = (struct redis *)batch->r;
+    for (unsigned i = 0; i < batch->count; i++) {
+        struct remote_request *request = batch->requests[i];
+        if (given->outcome != REMOTE_ANSWERED) {
             redis_procedure_answer(request, given);
         } else if (redis_number(given->reply, i) == 1) {
             epoch_on_confirmed(&r->epoch, request->id, false);
@@ -230,43 +228,24 @@ static void uncontended_on_renewals(void *arg, const struct redis_answer *given)
             uncontended_renew_in_full(request);
         }
     }
-    g_ptr_array_unref(requests);
+    remote_batch_free(batch);
 }
 
-/* Those that were collected in this turn of the loop. */
-static void uncontended_on_collected(struct ev_loop *loop, ev_prepare *watcher, int events)
+void redis_uncontended_renew(struct remote *remote, struct remote_batch *batch)
 {
-    struct redis *r = watcher->data;
-    GPtrArray *requests = g_steal_pointer(&r->uncontended.collected);
-    (void)loop, (void)events;
-    if (requests->len == 1) {
-        uncontended_renew_in_full(requests->pdata[0]);
-        g_hash_table_remove(r->uncontended.renewals, requests);
-        return;
-    }
+    struct redis *r = (struct redis *)remote;
     struct redis_call call = {.r = r, .script = REDIS_UNCONTENDED_RENEW_MANY};
     guint begin = redis_call_array(&call, "tickets");
-    for (guint i = 0; i < requests->len; i++) {
-        const struct remote_request *request = requests->pdata[i];
+    for (unsigned i = 0; i < batch->count; i++) {
+        const struct remote_request *request = batch->requests[i];
         redis_call_key(&call, 0, request->name);
         pack_text(r->packed, request->id, strlen(request->id));
         pack_number(r->packed, request->ttl);
     }
-    pack_count(r->packed, begin, 2 * requests->len);
+    pack_count(r->packed, begin, 2 * batch->count);
     redis_call_text(&call, "mount", r->mount);
     redis_call_key(&call, 'm', NULL);
-    redis_call_send(&call, 0, uncontended_on_renewals, requests);
-}
-
-static void uncontended_collect_renewal(struct redis *r, struct remote_request *request)
-{
-    struct redis_uncontended *u = &r->uncontended;
-    if (!u->collected) {
-        u->collected = g_ptr_array_new();
-        g_hash_table_add(u->renewals, u->collected);
-        ev_feed_event(r->remote.loop, &u->collecting, EV_CUSTOM);
-    }
-    g_ptr_array_add(u->collected, request);
+    redis_call_send(&call, 0, uncontended_on_renewals, batch);
 }
 
 /* --- recover --- */
@@ -294,7 +273,7 @@ uint64_t redis_send_request(struct remote_request *request, struct remote_ticket
         return uncontended_send_release(&call, request, timeout);
     }
     if (procedure == REMOTE_RENEW && uncontended_may_renew(request, t)) {
-        uncontended_collect_renewal(r, request);
+        remote_batch_add(&r->remote, request);
         return 0;
     }
     if (procedure == REMOTE_ACQUIRE || procedure == REMOTE_RENAME) {
@@ -309,21 +288,9 @@ void redis_uncontended_init(struct redis *r)
 {
     struct redis_uncontended *u = &r->uncontended;
     u->releases = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
-    u->renewals = g_hash_table_new_full(g_direct_hash, g_direct_equal, (GDestroyNotify)g_ptr_array_unref, NULL);
-    ev_prepare_init(&u->collecting, uncontended_on_collected);
-    ev_set_priority(&u->collecting, EV_MINPRI);
-    u->collecting.data = r;
-}
-
-void redis_uncontended_stop(struct redis *r)
-{
-    if (r->remote.loop) {
-        ev_clear_pending(r->remote.loop, &r->uncontended.collecting);
-    }
 }
 
 void redis_uncontended_clear(struct redis *r)
 {
     g_hash_table_unref(r->uncontended.releases);
-    g_hash_table_unref(r->uncontended.renewals);
 }

@@ -3,6 +3,8 @@
  * There may be very many at once: after a restart or a reconnect, all tickets are renewed; leases that were made
  * together expire together.  The cost of those that are pending is at most REMOTE_BACKGROUND_MAX, so a request that a
  * user waits for is behind these at most.  The renewal with the nearest deadline goes first.
+ * Those of one turn of the loop are a batch, which a store sends in one request if it can; remote.c lets tickets that
+ * are renewed soon be due with the first.
  */
 #include "backend/remote/remote.h"
 
@@ -225,6 +227,54 @@ static void background_send_renewal(struct remote *r, struct remote_ticket *t, b
     request->renewal.segments =
         t->segments && !background_lock_owner_is_changing(r, t) ? g_array_ref(t->segments) : NULL;
     remote_request_send(request, t, background_on_renewed, 0);
+}
+
+void remote_batch_free(struct remote_batch *batch)
+{
+    LIST_REMOVE(batch, link);
+    g_free(batch);
+}
+
+static void background_send_batch(struct remote *r)
+{
+    struct remote_batch *batch = g_steal_pointer(&r->batch);
+    ev_clear_pending(r->loop, &r->batching);
+    r->store->renew(r, batch);
+}
+
+static void background_on_batch(struct ev_loop *loop, ev_prepare *batching, int events)
+{
+    (void)loop, (void)events;
+    background_send_batch(batching->data);
+}
+
+void remote_batch_add(struct remote *r, struct remote_request *request)
+{
+    if (!r->batch) {
+        r->batch = g_new(struct remote_batch, 1);
+        r->batch->r = r;
+        r->batch->count = 0;
+        LIST_INSERT_HEAD(&r->batches, r->batch, link);
+        ev_prepare_init(&r->batching, background_on_batch);
+        ev_set_priority(&r->batching, EV_MINPRI);
+        r->batching.data = r;
+        ev_feed_event(r->loop, &r->batching, EV_CUSTOM);
+    }
+    r->batch->requests[r->batch->count++] = request;
+    if (r->batch->count == REMOTE_RENEWALS_MAX) {
+        background_send_batch(r);
+    }
+}
+
+void remote_batch_clear(struct remote *r)
+{
+    if (r->batch) {
+        ev_clear_pending(r->loop, &r->batching);
+        r->batch = NULL;
+    }
+    while (!LIST_EMPTY(&r->batches)) {
+        remote_batch_free(LIST_FIRST(&r->batches));
+    }
 }
 
 int remote_compare_background(const void *a, const void *b)

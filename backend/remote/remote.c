@@ -116,6 +116,13 @@ bool remote_verify_end(struct remote *r, const char *id, enum backend_end why)
 
 /* --- time --- */
 
+/* How long before it is due a ticket may be renewed, so that many go in one request. */
+static int64_t remote_may_be_early(const struct remote_ticket *t)
+{
+    bool renews = t->head.kind != BACKEND_PROVISIONAL && t->due_after == t->head.ttl / 3;
+    return renews && t->next == t->due ? t->head.ttl / REMOTE_RENEW_EARLY : 0;
+}
+
 static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms now)
 {
     if (t->state != REMOTE_HELD && t->due <= now && t->head.deadline <= now) {
@@ -135,9 +142,8 @@ static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms no
             remote_refresh(r, t);
         }
     }
-    if (t->due <= now) {
-        t->due = CLOCK_NEVER;
-        remote_ticket_schedule(r, t);
+    if (t->due <= now + remote_may_be_early(t)) {
+        t->due = CLOCK_NEVER; /* it keeps its place in the agenda until it is renewed, or its turn comes again */
         r->events->due(r->context, &t->head); /* may release it */
     } else {
         remote_ticket_schedule(r, t);
@@ -146,11 +152,11 @@ static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms no
 
 static void remote_tick(struct remote *r)
 {
-    r->armed = CLOCK_NEVER;
-    for (unsigned i = 0; i < 64; i++) {
+    r->armed = 0; /* not before the end */
+    for (unsigned i = 0; i < REMOTE_RENEWALS_MAX; i++) {
         struct remote_ticket *t = skiplist_item(skiplist_first(&r->agenda));
         clock_ms now = clock_now();
-        if (!t || t->next > now) {
+        if (!t || t->next > now + (i > 0 ? remote_may_be_early(t) : 0)) {
             break;
         }
         remote_see_to(r, t, now);
@@ -158,6 +164,7 @@ static void remote_tick(struct remote *r)
     if (r->next_heartbeat <= clock_now()) {
         remote_heartbeat(r, clock_now());
     }
+    r->armed = CLOCK_NEVER;
     remote_ticket_set_alarm(r);
 }
 
@@ -202,6 +209,7 @@ int remote_init_tables(struct remote *r, uint32_t seed)
     TAILQ_INIT(&r->watched);
     TAILQ_INIT(&r->ended_releases);
     LIST_INIT(&r->requests);
+    LIST_INIT(&r->batches);
     LIST_INIT(&r->revocations);
     LIST_INIT(&r->waiters);
     return 0;
@@ -227,6 +235,7 @@ void remote_clear(struct remote *r)
         }
         remote_ticket_free(r, t);
     }
+    remote_batch_clear(r);
     while (!LIST_EMPTY(&r->requests)) {
         remote_request_free(LIST_FIRST(&r->requests));
     }

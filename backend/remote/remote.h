@@ -51,6 +51,8 @@
 #define REMOTE_BACKGROUND_MAX 1024   /* cost of pending background requests; see background.c */
 #define REMOTE_BACKGROUND_COST 16    /* of one; an uncontended renewal, which a store may send with others, costs 1 */
 #define REMOTE_RENEW_RETRY 250       /* ms after a renewal that failed while the store is up */
+#define REMOTE_RENEWALS_MAX 100      /* renewals of one batch */
+#define REMOTE_RENEW_EARLY 30        /* this part of its ttl a renewal may be early, to be in a batch with others */
 
 /* What a ticket is to the store, as far as this mount knows. */
 enum remote_state {
@@ -240,6 +242,14 @@ struct remote_request {
     struct backend_directory directory; /* of mkdir and set_directory; meta is a reference */
 };
 
+/* Renewals that a store sends in one request. */
+struct remote_batch {
+    LIST_ENTRY(remote_batch) link; /* r->batches */
+    struct remote *r;
+    unsigned count; /* at least 1 */
+    struct remote_request *requests[REMOTE_RENEWALS_MAX];
+};
+
 /* What a store gives.  Every member is set unless it says NULL. */
 struct remote_store {
     const char *name;  /* "redis" */
@@ -259,6 +269,10 @@ struct remote_store {
      * test also at once).  `t`: the ticket, or NULL if it is forgotten or there is none.  `timeout` in ms, over all
      * attempts; 0: the store's own.  Returns what `forget` takes. */
     uint64_t (*send)(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
+    /* Sends the renewals that the store has given to remote_batch_add, in one request, and calls on_answer of each.
+     * Each is answered by itself: what the request cannot renew goes on alone.  Then frees the batch.  NULL: adds none.
+     */
+    void (*renew)(struct remote *r, struct remote_batch *batch);
     /* A pending request is not sent (again), and not answered. */
     void (*forget)(struct remote *r, uint64_t call);
     /* Keeps waiting tickets alive. `tickets` is grouped by lock.  On an answer, calls remote_heartbeat_reply for every
@@ -312,6 +326,9 @@ struct remote {
     struct skiplist background;                  /* tickets whose renewal waits to be sent, nearest deadline first */
     TAILQ_HEAD(, remote_request) ended_releases; /* releases of ended tickets that wait to be sent */
     unsigned background_pending;                 /* cost of the pending requests of these two */
+    struct remote_batch *batch;                  /* renewals of this turn of the loop; or NULL */
+    ev_prepare batching;                         /* is fed to the loop while there are any */
+    LIST_HEAD(, remote_batch) batches;           /* that one, and those that are pending */
     GHashTable *watches;                         /* name -> struct remote_watch */
     TAILQ_HEAD(remote_watches, remote_watch) watched; /* the same, the last looked up first */
     LIST_HEAD(, remote_ticket) waiters;
@@ -427,6 +444,11 @@ void remote_extend(struct remote *r, struct remote_ticket *t);
 /* Verifies a holder in the background, or at once, so that its answer comes before those of later requests. */
 void remote_verify_in_background(struct remote *r, struct remote_ticket *t);
 void remote_verify_ticket(struct remote *r, struct remote_ticket *t);
+/* For a store's send: the renewal is sent by its renew, with others, in this turn of the loop. */
+void remote_batch_add(struct remote *r, struct remote_request *request);
+void remote_batch_free(struct remote_batch *batch);
+/* Frees all at the end. */
+void remote_batch_clear(struct remote *r);
 /* The store's view of `lock` contradicts ours: renews our tickets on it, so that those it no longer has are lost now.
  * If `holder` is given it surely holds, so this verifies only tickets that conflict with it. */
 void remote_verify(struct remote *r, struct remote_lock *lock, const struct remote_ticket *holder);

@@ -132,7 +132,7 @@ local function is_uncontended(id) return uncontended and uncontended.id == id an
 local function keep_uncontended(left)
   local t = uncontended_claim
   t.mount, t.kind, t.handle, t.ttl, t.meta, t.content = uncontended.m, uncontended.k, uncontended.h, uncontended.l, uncontended.i, uncontended.y
-  call('SET', L, uncontended_head .. cmsgpack.pack(t), 'PX', number_text(math.max(left + uncontended.d, 1)))
+  call('SET', L, uncontended_head .. pack_claim(t), 'PX', number_text(math.max(left + uncontended.d, 1)))
 end
 
 local function next_number()

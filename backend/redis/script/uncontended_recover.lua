@@ -22,7 +22,7 @@ local function recover(L, FENCE, id)
   local renewed = not is_fixed(t.meta)
   t.mount, t.handle = a.mount, nil
   local px = string.format('%.0f', (renewed and t.ttl or left) + delay)
-  call('SET', L, value:sub(1, at - 1) .. cmsgpack.pack(t), 'PX', px)
+  call('SET', L, value:sub(1, at - 1) .. pack_claim(t), 'PX', px)
   call('SET', FENCE, number .. ' ' .. a.mount .. ' ' .. id .. '+', 'PX', FENCE_KEPT)
   local age = now - math.floor(us / 1000)
   return {number, left, age, t.ttl, t.mode, t.meta, '', 0, t.content or '', t.kind, renewed and 1 or 0}
