@@ -94,6 +94,10 @@ q|backend/redlock/script/hold.lua|elseif give and last_number() <= tonumber(numb
 m+|backend/lockspace/grant.c|    if (guard == 0) {|    if (true) {
 r+|backend/redis/script/revoke.lua|  if left > 0 then|  if false then
 w|backend/remote/epoch.c|    int64_t longest = e->own_term;|    int64_t longest = 0;
+r|backend/redis/script/release.lua|grant()\nfinish()\nreturn found|finish()\nreturn found
+r|backend/redis/script/enter.lua|  closes = not same_life or state|  closes = state
+r|backend/remote/update.c|    t->due = renewals[i].due > 0 ? now + renewals[i].due : CLOCK_NEVER;|    t->due = CLOCK_NEVER;
+r|backend/redis/script/common.lua|  if closed and not blocker then return '' end|  if false then return '' end
 """
 
 
