@@ -498,6 +498,14 @@ static void good_handle_lock_recovered(struct world *w)
     flocks(w, REMOTE, JUDGE_TRY, EAGAIN);
 }
 
+/* The next daemon came in time, and has forgotten it. */
+static void bad_handle_lock_forgotten(struct world *w)
+{
+    handle_lock_of_a_killed_daemon(w, JUDGE_SECOND);
+    passes(w, 2 * TTL);
+    flocks(w, REMOTE, JUDGE_TRY, 0);
+}
+
 /* It came too late. */
 static void bad_handle_lock_recovered_late(struct world *w)
 {
@@ -2279,6 +2287,7 @@ static const struct {
     {bad_effect_close, JUDGE_EFFECT},
     {bad_reason, JUDGE_REASON},
     {bad_reason_term, JUDGE_REASON},
+    {bad_handle_lock_forgotten, JUDGE_EXCLUSIVE},
     {bad_handle_lock_recovered_late, JUDGE_REASON},
     {bad_handle_lock_recovered_and_closed, JUDGE_REASON},
     {bad_reason_of_a_term_renamed, JUDGE_REASON},

@@ -413,14 +413,16 @@ static bool hold_outlives_daemon(const struct hold *hold)
            (hold->claim.kind == KIND_TICKET && (!handle || handle->closed < JUDGE_NEVER));
 }
 
-/* A lease that is certain is kept on disk, until its term as last renewed runs out. */
+/* A lock that is certain is kept until its term as last renewed runs out: a lease on disk, a flock or record lock also
+ * on a server. */
 static void hold_may_survive(const struct judge *judge, struct hold *hold)
 {
     int64_t settle = judge->options.settle, now = judge->now;
+    bool kept = hold->claim.kind == KIND_LEASE ? judge->options.keeps
+                                               : judge->options.remote && hold->claim.kind != KIND_TICKET;
     bool calm = mount_calm(judge, hold->claim.mount, hold->begun),
          through = !hold->closed || hold->begun + settle < now;
-    hold->survives = judge->options.keeps && hold->claim.kind == KIND_LEASE && calm && through &&
-                     judge_hold_certain(judge, hold, now);
+    hold->survives = kept && calm && through && judge_hold_certain(judge, hold, now);
     hold->renewed = hold->fixed ? hold->renewed : judge_hold_renewed(judge, hold, judge_hold_term(judge, hold));
 }
 
@@ -431,9 +433,12 @@ static void hold_survived(struct judge *judge, struct hold *hold)
         judge_hold_end(judge, hold, hold->may_end, over < judge->now ? over : JUDGE_NEVER, false);
     }
     int64_t until = judge_hold_assured(judge, hold);
+    if (hold->survivor) { /* the daemon must find and renew it */
+        until -= hold->ttl / 3 + judge->options.settle;
+    }
     if (hold->survives && !hold->pending && judge->now < until) {
         hold->uncertain = false;
-        hold->may_end = MIN(hold->may_end, until);
+        hold->may_end = hold->survivor ? hold->may_end : MIN(hold->may_end, until);
         judge_hold_steady(hold, judge->now);
     }
     hold->survives = false;
@@ -453,10 +458,13 @@ void judge_hold_daemon_died(struct judge *judge, struct hold *hold)
         hold_may_survive(judge, hold);
         hold->uncertain = true;
     } else if (o->recovers && hold->claim.kind >= KIND_FLOCK) {
+        if (o->remote) {
+            hold_may_survive(judge, hold);
+        }
         hold->survivor = true;
         hold->ended = JUDGE_NEVER;
         /* a ticket that waited is gone, what is only being asked for was perhaps not granted, and a server keeps it for
-         * no longer than a term */
+         * no longer than a term: it is certain again if the next daemon comes in time */
         hold->uncertain = hold->uncertain || o->remote || hold->claim.kind == KIND_TICKET || hold->begun == JUDGE_NEVER;
         judge_survivor_check(judge, hold);
     } else {
@@ -475,6 +483,9 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
 {
     const struct judge_options *o = &judge->options;
     int64_t now = judge->now;
+    if (o->remote && trouble != JUDGE_DEAD) { /* the next daemon may not find it in time */
+        hold->survives = false;
+    }
     switch (trouble) {
     case JUDGE_AWAY:
     case JUDGE_LATE:

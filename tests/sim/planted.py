@@ -98,6 +98,7 @@ r|backend/redis/script/release.lua|grant()\nfinish()\nreturn found|finish()\nret
 r|backend/redis/script/enter.lua|  closes = not same_life or state|  closes = state
 r|backend/remote/update.c|    t->due = renewals[i].due > 0 ? now + renewals[i].due : CLOCK_NEVER;|    t->due = CLOCK_NEVER;
 r|backend/redis/script/common.lua|  if closed and not blocker then return '' end|  if false then return '' end
+q|backend/redlock/recover.c|kind < BACKEND_LEASE \\|\\| kind > BACKEND_FCNTL|kind < BACKEND_LEASE \\|\\| kind > BACKEND_LEASE
 """
 
 
