@@ -82,10 +82,10 @@ static void follow_begin(struct follow *follow, int cpu, int64_t now)
     }
 }
 
-/* Where the thread waits for its answer. */
+/* Where the thread waits for its answer: execve(2) may wait for the answers of other requests, see follow.h. */
 static void follow_look(struct follow *follow, pid_t tid, uint32_t opcode)
 {
-    if (opcode != FUSE_FLUSH) {
+    if (opcode != FUSE_FLUSH && opcode != FUSE_READ && opcode != FUSE_WRITE) {
         follow->next = process_cpu(&follow->reader, tid);
     }
 }

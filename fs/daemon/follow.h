@@ -15,7 +15,8 @@
  * try again for a while, twice as long each time.
  *
  * The processor is field 39 of /proc/TID/stat.  Its reader waits for an execve(2) of that process, which may wait for
- * us; so it is read only while a request of that thread waits for its answer that execve does not send: not for FLUSH.
+ * us: for the FLUSH of a file that it closes, and for each READ and WRITE of io_submit(2), whose thread goes on without
+ * the answer.  So it is read only while that thread waits for the answer of another request.
  *
  * Times are nanoseconds of CLOCK_MONOTONIC.
  */

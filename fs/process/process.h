@@ -58,7 +58,7 @@ int process_identify(struct process_reader *reader, pid_t pid, uint64_t *ret_sta
 int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask);
 
 /* The processor that it runs on, or ran on last; -1: not known.  Only while this thread waits for us in a request that
- * execve(2) does not send, see above. */
+ * execve(2) does not wait for, see above. */
 int process_cpu(struct process_reader *reader, pid_t tid);
 
 /* Its number of threads; 0: not known, or it has ended. */

@@ -184,15 +184,19 @@ START_TEST(late_requests_say_nothing)
 }
 END_TEST
 
-/* The close of a descriptor may be part of an execve(2), for which the reader of /proc/PID/stat waits. */
-START_TEST(nobody_is_looked_at_while_a_flush_waits)
+/* An execve(2), for which the reader of /proc/PID/stat waits, may wait for the answer: it closes files, and ends
+ * asynchronous reads and writes. */
+static const uint32_t opcodes_of_execve[] = {FUSE_FLUSH, FUSE_READ, FUSE_WRITE};
+
+START_TEST(nobody_is_looked_at_while_execve_may_wait)
 {
-    ask(CALLER, FUSE_FLUSH, SLOW, 1000);
+    uint32_t opcode = opcodes_of_execve[_i];
+    ask(CALLER, opcode, SLOW, 1000);
     ck_assert_uint_eq(looks, 0);
     ask(CALLER, FUSE_SETLKW, SLOW, 1);
     ck_assert_uint_eq(looks, 1);
     if (can) {
-        ask(CALLER, FUSE_FLUSH, SLOW, 1);
+        ask(CALLER, opcode, SLOW, 1);
         ck_assert_uint_eq(looks, 1);
     }
 }
@@ -266,7 +270,7 @@ int main(void)
     tcase_add_test(cases, it_ends_where_it_does_not_help_and_then_waits);
     tcase_add_test(cases, success_forgets_earlier_failures);
     tcase_add_test(cases, late_requests_say_nothing);
-    tcase_add_test(cases, nobody_is_looked_at_while_a_flush_waits);
+    tcase_add_loop_test(cases, nobody_is_looked_at_while_execve_may_wait, 0, 3);
     tcase_add_test(cases, requests_that_nobody_waits_for_do_not_count);
     tcase_add_test(cases, caller_on_the_same_processor_is_not);
     tcase_add_test(cases, nobody_is_followed_to_where_the_daemon_may_not_run);
