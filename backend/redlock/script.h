@@ -8,7 +8,6 @@
 enum redlock_script_id {
     REDLOCK_ACQUIRE,
     REDLOCK_HOLD,
-    REDLOCK_RENEW,
     REDLOCK_RELEASE,
     REDLOCK_LOOK,
     REDLOCK_LIST,

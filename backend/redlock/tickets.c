@@ -212,83 +212,6 @@ static void tickets_convert(struct redlock_flow *flow)
     }
 }
 
-/* --- many renewals --- */
-
-/* Its record is not about to change, and describes no other ticket. */
-static bool tickets_may_be_in_batch(const struct remote_request *request, const struct remote_ticket *t)
-{
-    bool only = t && LIST_FIRST(&t->lock->tickets) == t && !LIST_NEXT(t, link);
-    return request->procedure == REMOTE_RENEW && only && request->background_cost > 0 &&
-           !request->renewal.verify_only && request->renewal.left == request->ttl &&
-           redlock_hold_find((struct redlock *)request->r, t->id);
-}
-
-static void tickets_renew_in_full(struct remote_request *request)
-{
-    tickets_write(redlock_flow_new((struct redlock *)request->r, request, request->name));
-}
-
-/* All servers have answered, or will not.  Where one has not renewed a lock, that is renewed alone, which gives it the
- * key again, or finds that it is lost. */
-static void tickets_on_batch(struct redlock_flow *flow)
-{
-    struct redlock *r = flow->r;
-    struct remote_batch *batch = flow->renewals;
-    const struct redlock_poll *poll = flow->poll;
-    clock_ms sent = redlock_poll_sent(poll, "ok");
-    if (poll->open > 0) {
-        return;
-    }
-    for (unsigned i = 0; i < batch->count; i++) {
-        struct remote_request *request = batch->requests[i];
-        const struct remote_ticket *t = remote_ticket_find(&r->remote, request->id);
-        unsigned renewed = 0, others = 0;
-        for (unsigned server = 0; server < r->count; server++) {
-            const char *digits = redlock_ballot_text(&poll->ballots[server], 1);
-            bool answered = strlen(digits) == batch->count;
-            renewed += answered && digits[i] == '1';
-            others += answered && digits[i] != '1';
-        }
-        if (others > 0) {
-            tickets_renew_in_full(request);
-        } else {
-            bool late = t && clock_now() >= t->head.deadline; /* another may have held it since */
-            remote_request_answer(request,
-                                  renewed < vote_majority(r->count) ? BACKEND_UNREACHABLE
-                                  : late                            ? BACKEND_STALE
-                                                                    : BACKEND_OK,
-                                  sent);
-        }
-    }
-    remote_batch_free(batch);
-    redlock_flow_end(flow, true);
-}
-
-void redlock_tickets_renew(struct remote *remote, struct remote_batch *batch)
-{
-    struct redlock *r = (struct redlock *)remote;
-    struct redlock_flow *flow = redlock_flow_new(r, NULL, NULL);
-    int64_t shortest = INT64_MAX;
-    flow->renewals = batch;
-    for (unsigned i = 0; i < batch->count; i++) {
-        redlock_poll_key(r, 0, batch->requests[i]->name);
-        redlock_poll_key(r, 'R', batch->requests[i]->name);
-        redlock_poll_key(r, 'N', batch->requests[i]->name);
-    }
-    redlock_poll_fill_mine(r);
-    for (unsigned i = 0; i < batch->count; i++) {
-        const struct remote_request *request = batch->requests[i];
-        const struct remote_ticket *t = remote_ticket_find(remote, request->id);
-        const struct redlock_hold *hold = redlock_hold_find(r, request->id);
-        redlock_poll_text(r, hold ? hold->id : "");
-        redlock_poll_number(r, request->ttl);
-        redlock_poll_number(r, hold ? (int64_t)hold->revision : 0);
-        redlock_poll_number(r, t ? (int64_t)t->head.fence : 0);
-        shortest = MIN(shortest, request->ttl);
-    }
-    redlock_flow_poll(flow, REDLOCK_RENEW, redlock_flow_timeout(r, shortest), tickets_on_batch);
-}
-
 /* --- procedures --- */
 
 uint64_t redlock_tickets_send(struct remote_request *request, struct remote_ticket *t, int64_t timeout)
@@ -308,10 +231,6 @@ uint64_t redlock_tickets_send(struct remote_request *request, struct remote_tick
         [REMOTE_SET_DIRECTORY] = redlock_set_directory,
     };
     struct redlock *r = (struct redlock *)request->r;
-    if (tickets_may_be_in_batch(request, t)) {
-        remote_batch_add(request->r, request);
-        return 0;
-    }
     struct redlock_flow *flow = redlock_flow_new(r, request, t ? t->lock->name : request->name);
     flow->tried_until = timeout ? clock_now() + timeout : 0;
     begin[request->procedure](flow);
