@@ -25,12 +25,13 @@ static bool resume_is_by(const GArray *processes, const struct hold *hold, const
     return false;
 }
 
-/* SETXATTR does not name a descriptor.  It is the file that the caller opened last, if that has no lock. */
+/* The handle of the request.  SETXATTR does not name a descriptor: at first it is the file that the caller opened last.
+ * NULL: there is none, or it has a lock. */
 static struct handle *resume_find_handle(struct request *r)
 {
     struct handle *h;
     LIST_FOREACH(h, &r->node->handles, link) {
-        if (h->opener == request_caller(r)) {
+        if (r->resume.handle ? h->id == r->resume.handle : h->opener == request_caller(r)) {
             bool idle = !h->hold && !h->ticket && !h->guard && (!h->records || h->records->len == 0);
             return idle ? h : NULL;
         }
@@ -70,13 +71,13 @@ static void resume_stored(void *arg, enum backend_result result)
         resume_finish(r, hold, hold->ticket && result != BACKEND_OK ? fs_error(result) : -ESTALE);
         return;
     }
-    survivor_log(hold_survivor(hold), "is resumed by a process that has its file open");
-    survivor_keep_resumers(hold);
-    if (!h || h->id != r->resume.handle) { /* closed meanwhile, and with it the lock */
-        hold_release(r->fs, hold, NULL, NULL);
-        resume_finish(r, hold, -ESTALE);
+    if (!h) { /* closed or locked meanwhile: the lock stays a survivor */
+        hold_store(r->fs, hold);
+        resume_finish(r, hold, -EINVAL);
         return;
     }
+    survivor_log(hold_survivor(hold), "is resumed by a process that has its file open");
+    survivor_keep_resumers(hold);
     hold_set_handle_owner(hold, request_caller(r), h->opener);
     h->locking = true;
     h->spent = h->lost = h->wanted = h->flushed = false;
@@ -147,5 +148,6 @@ static void resume_try(struct request *r)
 void survivors_resume(struct request *r, uint64_t token)
 {
     r->resume.token = token;
+    r->resume.handle = 0;
     resume_try(r);
 }

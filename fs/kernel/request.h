@@ -126,7 +126,7 @@ struct request {
             bool fixed;
         } term; /* the new term, and whether the old one was fixed */
         struct {
-            uint64_t token, handle; /* the survivor's, and the id of the handle that gets it */
+            uint64_t token, handle; /* the survivor's, and the id of the handle that gets it; 0: not found yet */
         } resume;
     };
     char storage[];

@@ -224,6 +224,26 @@ for name in A B; do
     actor "$name"
 done
 
+if [ "${E2E_STORE:-}" = redis ]; then
+    it "a lock that is being resumed stays, though its process opens the file once more meanwhile"
+    says A 'f = op("again", "RDWR|CREAT"); flock(f, "EX")' ok
+    token=$(attribute again token)
+    restart
+    says A 'g = op("again", "RDONLY"); answers = []' ok
+    redis_pause
+    says A "w = threading.Thread(target=lambda: answers.append(evaluate('put(g, \"resume\", $token)'))); w.start()" ok
+    pause 0.5
+    says A 'h = op("again", "RDONLY")' ok
+    redis_resume
+    says A 'w.join()' ok
+    says A 'answers[0]' ok
+    expect_is "$(attribute again token)" "$token"
+    says A 'close(f)' ENOTCONN
+    says B 'b = op("again", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
+    says A 'flock(g, "UN"); close(g); close(h)' ok
+    says B 'flock(b, "EX|NB"); close(b)' ok
+fi
+
 it "a resumed record lock belongs to the new descriptor, with its bytes"
 says A 'f = op("bytes", "RDWR|CREAT"); record(f, "SETLKW", "WRLCK", 5, 10)' ok
 token=$(attribute bytes token)
