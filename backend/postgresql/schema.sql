@@ -1713,7 +1713,12 @@ DECLARE
   l bigint;
 BEGIN
   DELETE FROM leasefs.ticket v WHERE v.path = _path AND v.slot = 0 RETURNING v.last INTO l;
-  IF l > nextval('leasefs.fence') THEN PERFORM setval('leasefs.fence', l); END IF;
+  IF l > nextval('leasefs.fence') THEN
+    PERFORM pg_advisory_xact_lock(1818322807, 0); -- else the lower of two numbers could be set last
+    IF l > nextval('leasefs.fence') THEN
+      PERFORM setval('leasefs.fence', l + 1000000); -- more than others take between the two calls
+    END IF;
+  END IF;
 END$$;
 
 CREATE OR REPLACE FUNCTION leasefs.rmdir(_path bytea, _stamp text) RETURNS text

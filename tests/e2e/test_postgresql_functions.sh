@@ -85,4 +85,16 @@ after=$(sql "SELECT pg_total_relation_size('leasefs.ticket')")
 expect test "$after" -le $((before + 65536))
 say "$before bytes before, $after behind"
 
+it "deleting rows at the same time never sets the tokens back"
+cat >"$TEST_DIR/forget.sql" <<'END'
+\set ahead random(10, 1000)
+INSERT INTO leasefs.ticket (path, slot, place, last)
+SELECT convert_to('ahead' || :client_id, 'UTF8'), 0, 0, last_value + :ahead FROM leasefs.fence RETURNING last \gset
+SELECT leasefs.forget(convert_to('ahead' || :client_id, 'UTF8'));
+SELECT 1 / (last_value >= :last)::int FROM leasefs.fence;
+END
+PGOPTIONS='-c synchronous_commit=off' "$postgresql_programs/pgbench" -n -c 8 -j 2 -t 500 -f "$TEST_DIR/forget.sql" \
+    -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres postgres >"$TEST_DIR/pgbench" 2>&1
+expect_is $? 0 "exit status"
+
 finish
