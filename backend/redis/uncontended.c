@@ -187,6 +187,7 @@ static void uncontended_finish_release(struct redis *r, const char *name)
     const struct uncontended_release *release = g_hash_table_lookup(r->uncontended.releases, name);
     if (release) {
         struct remote_request *request = release->request;
+        request->repeated = true; /* its answer is not awaited: it may have ended the ticket */
         redis_conn_forget(r->conn, release->call);
         g_hash_table_remove(r->uncontended.releases, name);
         redis_procedure_send(request, NULL, 0);

@@ -570,6 +570,30 @@ START_TEST(release_of_a_ticket_that_has_ended_silences_its_event)
 }
 END_TEST
 
+/* Behind a release in flight somebody of the same mount takes the lock. */
+START_TEST(release_that_an_acquire_follows_at_once_is_done)
+{
+    for (int i = 0; i < 20; i++) {
+        struct contract_log log = {0}, other = {0};
+        struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+        struct backend_claim claim = contract_claim(BACKEND_FLOCK, &other);
+        int released = 0;
+
+        claim.mode = contract_can(BACKEND_CAN_SHARE) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+        backend_release(contract_backend, ticket, set_flag, &released);
+        contract_poll(); /* sends it */
+        struct contract_acquired acquired = contract_acquire("a", &claim);
+        CONTRACT_UNTIL(released);
+        ck_assert_int_eq(released - 1, BACKEND_OK);
+        if (acquired.result == BACKEND_OK) {
+            ck_assert_int_eq(contract_release(acquired.ticket), BACKEND_OK);
+        } else {
+            ck_assert_int_eq(acquired.result, BACKEND_BUSY); /* it was asked for first */
+        }
+    }
+}
+END_TEST
+
 START_TEST(counts_follow)
 {
     struct contract_log log[3] = {{0}};
@@ -618,6 +642,7 @@ TCase *contract_acquire_case(void)
     tcase_add_test(tcase, what_matches_ends_if_all_of_it_does);
     tcase_add_test(tcase, ticket_that_has_ended_is_stale_until_its_end_is_reported);
     tcase_add_test(tcase, release_of_a_ticket_that_has_ended_silences_its_event);
+    tcase_add_test(tcase, release_that_an_acquire_follows_at_once_is_done);
     tcase_add_test(tcase, counts_follow);
     return tcase;
 }
