@@ -83,14 +83,14 @@ static void follow_begin(struct follow *follow, int cpu, int64_t now)
 }
 
 /* Where the thread waits for its answer: execve(2) may wait for the answers of other requests, see follow.h. */
-static void follow_look(struct follow *follow, pid_t tid, uint32_t opcode)
+static void follow_find_processor(struct follow *follow, pid_t tid, uint32_t opcode)
 {
     if (opcode != FUSE_FLUSH && opcode != FUSE_READ && opcode != FUSE_WRITE) {
         follow->next = process_cpu(&follow->reader, tid);
     }
 }
 
-static void follow_judge(struct follow *follow, pid_t tid, uint32_t opcode, int64_t took, int64_t now)
+static void follow_rate_request(struct follow *follow, pid_t tid, uint32_t opcode, int64_t took, int64_t now)
 {
     if (tid == follow->thread && took <= FOLLOW_AT_ONCE) {
         follow->credit += follow->credit < FOLLOW_CREDIT;
@@ -101,20 +101,20 @@ static void follow_judge(struct follow *follow, pid_t tid, uint32_t opcode, int6
     if (follow->credit <= 0) {
         follow_end(follow, now);
     } else if (tid == follow->thread) {
-        follow_look(follow, tid, opcode);
+        follow_find_processor(follow, tid, opcode);
     }
 }
 
-static void follow_count(struct follow *follow, pid_t tid, uint32_t opcode, int64_t took, int64_t now)
+static void follow_count_streak(struct follow *follow, pid_t tid, uint32_t opcode, int64_t took, int64_t now)
 {
     follow->streak = tid == follow->thread && took < FOLLOW_SOON ? follow->streak + 1 : 0;
     follow->thread = tid;
     if (follow->streak >= FOLLOW_STREAK && now >= follow->retry) {
-        follow_look(follow, tid, opcode);
+        follow_find_processor(follow, tid, opcode);
     }
 }
 
-static bool follow_is_waited_for(pid_t tid, uint32_t opcode)
+static bool follow_counts_request(pid_t tid, uint32_t opcode)
 {
     return tid > 0 && opcode != FUSE_RELEASE && opcode != FUSE_FORGET && opcode != FUSE_BATCH_FORGET &&
            opcode != FUSE_INTERRUPT;
@@ -124,13 +124,13 @@ void follow_on_request(struct follow *follow, pid_t tid, uint32_t opcode, int64_
 {
     int64_t took = follow->answered ? now - follow->answered : 0;
     follow->answered = 0;
-    if (!follow->may || !follow_is_waited_for(tid, opcode)) {
+    if (!follow->may || !follow_counts_request(tid, opcode)) {
         return;
     }
     if (!follow_is_active(follow)) {
-        follow_count(follow, tid, opcode, took, now);
+        follow_count_streak(follow, tid, opcode, took, now);
     } else if ((took > 0 && took < FOLLOW_SOON) || tid != follow->thread) {
-        follow_judge(follow, tid, opcode, took, now);
+        follow_rate_request(follow, tid, opcode, took, now);
     }
 }
 

@@ -42,7 +42,7 @@ struct session {
     int ahead[2];      /* how often reading on has found a request, of late; below 0: how many shall not try.  Two, as
                           it is another matter where the last one has left something to be done at the end of the turn */
     uint64_t answered; /* how many requests were when the loop last slept */
-    uint64_t heard;    /* how many answers `follow` knows of */
+    uint64_t counted;  /* how many answers follow.c knows of */
     ev_signal signals[3];
     ev_signal replaced[2]; /* another daemon takes over, or has given it up */
     ev_timer drain;        /* until all that was asked by path is answered */
@@ -61,7 +61,7 @@ static int64_t session_now(void)
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-static void session_tell_request(struct session *s)
+static void session_count_request(struct session *s)
 {
     const struct fuse_in_header *header = s->buffer.mem;
     if (s->follow.may) {
@@ -69,10 +69,10 @@ static void session_tell_request(struct session *s)
     }
 }
 
-static void session_tell_reply(struct session *s)
+static void session_count_reply(struct session *s)
 {
-    if (s->follow.may && s->heard != s->fs->answered) {
-        s->heard = s->fs->answered;
+    if (s->follow.may && s->counted != s->fs->answered) {
+        s->counted = s->fs->answered;
         follow_on_reply(&s->follow, session_now());
         s->fs->metrics->follows = s->follow.followed;
         s->fs->metrics->follow_moves = s->follow.moves;
@@ -88,9 +88,9 @@ static bool session_read(struct session *s)
     }
     if (size > 0) {
         uint64_t seen = s->fs->answered + s->fs->requests;
-        session_tell_request(s);
+        session_count_request(s);
         fuse_session_process_buf(s->fuse, &s->buffer);
-        session_tell_reply(s);
+        session_count_reply(s);
         if (spin_awaits_request(&s->spin) && s->fs->answered + s->fs->requests != seen) { /* a request, and no FORGET */
             s->fs->metrics->spin_hits += spin_on_request(&s->spin, ev_now(s->loop));
         }
@@ -162,7 +162,7 @@ static void session_prepared(struct ev_loop *loop, ev_prepare *prepare, int even
 {
     struct session *s = prepare->data;
     (void)events;
-    session_tell_reply(s);
+    session_count_reply(s);
     if (s->answered != s->fs->answered && !follow_is_active(&s->follow)) {
         s->answered = s->fs->answered;
         ev_now_update(loop);
