@@ -302,6 +302,7 @@ TCase *contract_faults_case(const struct contract *subject)
 
     TCase *tcase = tcase_create("faults");
     tcase_set_timeout(tcase, 60);
+    tcase_set_tags(tcase, "faults");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, short_fault_loses_nothing, CUT, RESTARTED + 1);
     tcase_add_loop_test(tcase, long_fault_loses_what_is_held_in_time_and_the_next_gets_it, CUT, STOPPED + 1);
