@@ -61,7 +61,7 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "  -d                    show each request; implies -f\n"
                            "  -o OPTION[,...]       see below\n"
                            "  -h, --help            this text\n"
-                           "  -V, --version         the version\n"
+                           "  -V, --version         the version; as JSON with --json\n"
                            "  --print-schema=postgresql[:NAME]\n"
                            "                        what makes the schema for locks in PostgreSQL, as SQL\n"
                            "\n";
@@ -308,6 +308,10 @@ static int main_act(const struct options *options)
     if (options->show_help) {
         g_autofree char *words = options_help();
         printf("%s%s%s", help, words, help_end);
+        return EXIT_SUCCESS;
+    }
+    if (options->show_version && options->json) {
+        printf("{\"version\": \"%s\", \"libfuse\": \"%s\", \"takeover\": true}\n", PACKAGE_VERSION, fuse_pkgversion());
         return EXIT_SUCCESS;
     }
     if (options->show_version) {

@@ -282,6 +282,9 @@ static int options_parse_flag(struct options_parse *p, int flag, char *const *ar
     case 'V':
         o->show_version = true;
         return 0;
+    case 'J':
+        o->json = true;
+        return 0;
     case 'S':
         g_free(o->print_schema);
         o->print_schema = g_strdup(optarg);
@@ -315,6 +318,7 @@ static int options_parse_flags(struct options_parse *p, int argc, char **argv)
 {
     static const struct option long_options[] = {{"help", no_argument, NULL, 'h'},
                                                  {"version", no_argument, NULL, 'V'},
+                                                 {"json", no_argument, NULL, 'J'},
                                                  {"print-schema", required_argument, NULL, 'S'},
                                                  {NULL, 0, NULL, 0}};
     g_autoptr(GPtrArray) lists = g_ptr_array_new();
@@ -358,6 +362,9 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
     int result = options_parse_flags(&p, argc, argv);
     if (result < 0 || options->show_help || options->show_version || options->print_schema) {
         return result;
+    }
+    if (options->json) {
+        return options_fail(&p, "--json is for --version: write leasefs --version --json");
     }
     if (argc - optind < 2) {
         return options_fail(&p, "a backend and a mount point are needed: " USAGE);

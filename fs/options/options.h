@@ -60,6 +60,7 @@ struct options {
     bool remount;    /* change the ttl of the existing mount */
     bool takeover;   /* replace its daemon */
     bool show_help, show_version;
+    bool json;          /* the version as JSON */
     char *print_schema; /* the store whose schema to print, or NULL */
     char *backend;     /* "memory", "local", "local:DIR", "redis://HOST", "zookeeper://HOST" and their like, as given */
     char *directory;   /* absolute: of the local store, or of a ZooKeeper mount's state; else NULL */

@@ -63,11 +63,14 @@ expect grep -q 'BACKEND MOUNTPOINT' "$TEST_DIR/help"
 expect grep -q 'ttl=' "$TEST_DIR/help"
 expect "$LEASEFS" --version >"$TEST_DIR/version"
 expect_re "$(head -1 "$TEST_DIR/version")" '^leasefs [0-9]+'
+expect_is "$("$LEASEFS" --version --json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["version"])')" \
+    "$(awk '{ print $2; exit }' "$TEST_DIR/version")"
 
 new_mountpoint
 it "wrong use is one line: no arguments, no mount point, too many"
 refuses "" # anything
 refuses "" memory
+refuses "json is for --version" --json memory "$MNT"
 refuses "too many" memory "$MNT" extra
 refuses "-x" -x memory "$MNT"
 

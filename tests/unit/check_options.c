@@ -276,7 +276,9 @@ START_TEST(help_and_version_need_nothing_else)
     ck_assert_int_eq(PARSE("--version"), 0);
     ck_assert(options.show_version && !options.show_help);
     ck_assert_int_eq(PARSE("-V"), 0);
-    ck_assert(options.show_version);
+    ck_assert(options.show_version && !options.json);
+    ck_assert_int_eq(PARSE("--version", "--json"), 0);
+    ck_assert(options.show_version && options.json);
 }
 END_TEST
 
