@@ -282,6 +282,7 @@ it "the file of a waiting handle is readable, and waiters are counted; state rea
 opened count
 says A 'flock(a, "EX")' ok
 tell B 'flock(b, "EX")'
+expect eventually 3 eval '[ "$(attribute count waiters)" = 1 ]' # before C
 says C 'c = op("count", "RDONLY")' ok
 tell C 'flock(c, "SH")'
 expect eventually 3 eval '[ "$(attribute count waiters)" = 2 ]'
