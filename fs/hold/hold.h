@@ -107,6 +107,11 @@ static inline struct hold_heirs *hold_heirs(const struct hold *hold)
     return hold->has_extra ? hold->extra->heirs : hold->heirs;
 }
 
+static inline GArray *hold_resumers(const struct hold *hold)
+{
+    return hold->has_extra ? hold->extra->resumers : NULL;
+}
+
 static inline struct timespec *hold_times(const struct hold *hold)
 {
     return hold->has_extra ? hold->extra->times : NULL;

@@ -1,8 +1,8 @@
 /* resume: moves a surviving lock to an open file of this mount, by user.lease.resume; see survivor.h.
  *
- * A walk that began after the request decides who has the file of the dead mount open.  The lock keeps its token, mode,
- * bytes, content and rights.  A record lock then belongs to the new open file, as an OFD lock does: which lock owner
- * had it, this daemon does not know.
+ * A walk that began after the request finds the processes that have the file of the dead mount open.  The lock
+ * keeps its token, mode, bytes, content and rights.  A record lock then belongs to the new open file, as an OFD lock
+ * does: which lock owner had it, this daemon does not know.
  */
 #include <errno.h>
 
@@ -12,7 +12,7 @@
 #include "fs/kernel/tree.h"
 
 /* Only a survivor's user, or the process that took or opened it: another user's process may have waited for it. */
-static bool resume_is_by(const GArray *processes, const struct hold *hold, const struct owner *who)
+static bool resume_is_allowed(const GArray *processes, const struct hold *hold, const struct owner *who)
 {
     const struct hold_heirs *heirs = hold_heirs(hold);
     for (guint i = 0; i < processes->len; i++) {
@@ -52,7 +52,7 @@ static struct hold *resume_find_hold(struct request *r)
 
 static void resume_try(struct request *r);
 
-/* Also when it was refused: nothing has changed then. */
+/* Ends the request.  With an error the lock is as before. */
 static void resume_finish(struct request *r, struct hold *hold, int error)
 {
     struct fs *fs = r->fs;
@@ -120,9 +120,9 @@ static void resume_begin(struct request *r, struct hold *hold, struct handle *h)
 static void resume_decide(struct request *r, struct hold *hold)
 {
     const struct survivor *survivor = hold_survivor(hold);
-    const GArray *processes = survivor ? survivor->processes : hold->extra->resumers;
+    const GArray *processes = survivor ? survivor->processes : hold_resumers(hold);
     struct handle *h = resume_find_handle(r);
-    if (!processes || !request_caller(r) || !resume_is_by(processes, hold, request_caller(r))) {
+    if (!processes || !request_caller(r) || !resume_is_allowed(processes, hold, request_caller(r))) {
         request_reply(r, -EPERM);
     } else if (!survivor) {
         request_reply(r, -EBUSY); /* another was first */

@@ -37,7 +37,7 @@ void survivor_keep_resumers(struct hold *hold)
 
 void survivor_free_resumers(struct hold *hold)
 {
-    GArray *resumers = hold->has_extra ? hold->extra->resumers : NULL;
+    GArray *resumers = hold_resumers(hold);
     if (resumers) {
         survivor_clear_processes(resumers);
         g_array_unref(resumers);

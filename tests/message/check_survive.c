@@ -705,6 +705,21 @@ START_TEST(resume_needs_a_file_without_a_lock)
 }
 END_TEST
 
+/* Of a ticket, a flock and a lease: no daemon has ended. */
+START_TEST(lock_that_is_no_survivor_is_not_resumed)
+{
+    static const char *const name[] = {"job-", "L", "L"};
+    struct wire_file file = wire_created(w, name[_i], _i == 2 ? O_RDWR | O_EXCL : O_RDWR);
+    if (_i < 2) {
+        ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    }
+    wire_advance(w, 1500); /* its owner is final */
+    g_autofree char *token = wire_xattr(w, file.node, "user.lease.token");
+    ck_assert_ptr_nonnull(token);
+    ck_assert_int_eq(resume(file, g_ascii_strtoull(token, NULL, 10)), _i < 2 ? EPERM : ESTALE);
+}
+END_TEST
+
 static Suite *survive_suite(void)
 {
     Suite *suite = suite_create("survive");
@@ -737,6 +752,7 @@ static Suite *survive_suite(void)
     tcase_add_test(cases, only_a_process_that_has_its_file_open_may_resume_it);
     tcase_add_test(cases, first_process_resumes_it_and_the_others_get_EBUSY);
     tcase_add_test(cases, resume_with_another_token_is_ESTALE);
+    tcase_add_loop_test(cases, lock_that_is_no_survivor_is_not_resumed, 0, 3);
     tcase_add_test(cases, each_shared_lock_is_resumed_with_its_own_token);
     tcase_add_test(cases, resume_needs_a_file_without_a_lock);
     tcase_add_test(cases, process_whose_lock_is_found_late_is_not_logged_as_one_that_lost_it);
