@@ -25,6 +25,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -237,8 +238,7 @@ static const struct seccomp_rule seccomp_conditional[] = {
     {SCMP_SYS(mprotect), 2, PROT_EXEC, 0},
     {SCMP_SYS(send), 0, 0, 0},
     {SCMP_SYS(sendto), 4, ANY_BIT, 0},             /* to whom the socket is connected, nobody else */
-    {SCMP_SYS(sched_setaffinity), 0, INT_BITS, 0}, /* its own, as the priority */
-    {SCMP_SYS(setpriority), 1, INT_BITS, 0},
+    {SCMP_SYS(sched_setaffinity), 0, INT_BITS, 0}, /* of the calling thread only */
     {SCMP_SYS(prctl), 0, INT_BITS, PR_SET_NAME},
     {SCMP_SYS(prctl), 0, INT_BITS, PR_SET_VMA},
     {SCMP_SYS(prlimit64), 2, ANY_BIT, 0}, /* to ask, not to set */
@@ -288,14 +288,20 @@ static int seccomp_allow_if(scmp_filter_ctx filter, const struct seccomp_rule *r
     return result;
 }
 
-/* abort(3) signals its own process, and signal 0 asks whether a thread lives. */
+/* abort(3) signals its own process, and signal 0 asks whether a thread lives.  The priority of the calling thread only.
+ */
 static int seccomp_allow_special(scmp_filter_ctx filter)
 {
+    const struct scmp_arg_cmp own_thread[] = {SCMP_CMP64(0, SCMP_CMP_MASKED_EQ, INT_BITS, PRIO_PROCESS),
+                                              SCMP_CMP64(1, SCMP_CMP_MASKED_EQ, INT_BITS, 0)};
     struct seccomp_rule own[] = {
         {SCMP_SYS(tgkill), 0, INT_BITS, (uint64_t)getpid()},
         {SCMP_SYS(tgkill), 2, INT_BITS, 0},
     };
-    return seccomp_allow_if(filter, own, G_N_ELEMENTS(own));
+    int result = seccomp_allow_if(filter, own, G_N_ELEMENTS(own));
+    return result ? result
+                  : seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, SCMP_SYS(setpriority), G_N_ELEMENTS(own_thread),
+                                           own_thread);
 }
 
 static int seccomp_fill(scmp_filter_ctx filter, enum sandbox_servers servers)

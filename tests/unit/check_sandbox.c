@@ -352,6 +352,31 @@ START_TEST(threads_processes_timers_and_dev_null_are_left)
 }
 END_TEST
 
+static int attempt_priority(const void *arg)
+{
+    const int *which = arg;
+    return setpriority((unsigned)which[0], (id_t)which[1], 19);
+}
+
+static int attempt_affinity(const void *arg)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? sched_setaffinity(*(const pid_t *)arg, sizeof set, &set) : -1;
+}
+
+/* follow.c binds the loop, and raises its priority. */
+START_TEST(priority_and_processors_are_its_own)
+{
+    const pid_t self = 0, other = getpid();
+    ck_assert_int_eq(try(attempt_priority, (const int[]){PRIO_PROCESS, 0}), 0);
+    ck_assert_int_eq(try(attempt_priority, (const int[]){PRIO_PROCESS, other}), ENOSYS);
+    ck_assert_int_eq(try(attempt_priority, (const int[]){PRIO_PGRP, 0}), ENOSYS);
+    ck_assert_int_eq(try(attempt_priority, (const int[]){PRIO_USER, 0}), ENOSYS);
+    ck_assert_int_eq(try(attempt_affinity, &self), 0);
+    ck_assert_int_eq(try(attempt_affinity, &other), ENOSYS);
+}
+END_TEST
+
 static int listen_at(struct sockaddr_un *ret_address, const char *name)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -683,6 +708,7 @@ int main(void)
 
     add_case(suite, use);
     tcase_add_test(use, threads_processes_timers_and_dev_null_are_left);
+    tcase_add_test(use, priority_and_processors_are_its_own);
     tcase_add_test(use, syslog_that_was_connected_before_is_reached);
     tcase_add_test(use, assertion_that_fails_still_ends_it);
     tcase_add_test(use, server_is_reached_by_name_on_its_port);
