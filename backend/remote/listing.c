@@ -13,7 +13,7 @@ static void listing_on_answer(struct remote_request *request, const struct remot
 {
     const struct remote_listing *l = request->listing;
     bool ok = answer->result == BACKEND_OK;
-    if (ok && l->described < l->max && (l->more || l->described < l->entries->len)) {
+    if (ok && l->described < l->max && (l->more || l->next < l->entries->len)) {
         listing_send(request, MAX(l->until - clock_now(), 1));
         return;
     }
@@ -26,7 +26,7 @@ static void listing_send(struct remote_request *request, int64_t timeout)
 {
     struct remote_listing *l = request->listing;
     l->timeout = timeout;
-    l->more = l->more && l->described < l->entries->len;
+    l->more = l->more && l->next < l->entries->len;
     remote_request_send(request, NULL, listing_on_answer, timeout);
 }
 
@@ -47,7 +47,7 @@ static bool listing_allows(const struct remote_request *request, const char *nam
     const struct remote_listing *l = request->listing;
     guint count = l->entries->len;
     const char *last = count ? g_array_index(l->entries, struct backend_entry, count - 1).name : l->after;
-    if (!remote_is_component(name) || strcmp(name, last) <= 0 ||
+    if (!remote_is_component(name) || strcmp(name, last) <= 0 || strcmp(name, l->after) <= 0 ||
         (request->procedure == REMOTE_TICKETS && !remote_is_numbered(name))) {
         return false;
     }
@@ -74,6 +74,7 @@ void remote_listing_add(struct remote_request *request, const char *name, enum b
     }
     g_array_append_val(l->entries, entry);
     l->described += type != BACKEND_NOTHING;
+    l->next += type != BACKEND_NOTHING;
 }
 
 void remote_listing_end_part(struct remote_request *request, const char *last)
@@ -87,21 +88,23 @@ void remote_listing_end_part(struct remote_request *request, const char *last)
 struct backend_entry *remote_listing_undescribed(const struct remote_request *request, guint index)
 {
     const struct remote_listing *l = request->listing;
-    return l->described + index < l->entries->len
-               ? &g_array_index(l->entries, struct backend_entry, l->described + index)
-               : NULL;
+    return l->next + index < l->entries->len ? &g_array_index(l->entries, struct backend_entry, l->next + index) : NULL;
 }
 
 void remote_listing_describe(struct remote_request *request, enum backend_type type)
 {
     struct remote_listing *l = request->listing;
-    struct backend_entry *entry = remote_listing_undescribed(request, 0);
+    struct backend_entry *entry = remote_listing_undescribed(request, 0), described = *entry;
+    described.type = type;
+    entry->info = NULL;
     if (type == BACKEND_NOTHING) {
-        remote_listing_free_info(entry);
-        g_array_remove_index(l->entries, l->described);
+        remote_listing_free_info(&described);
     } else {
-        entry->type = type;
-        l->described++;
+        g_array_index(l->entries, struct backend_entry, l->described++) = described;
+    }
+    if (++l->next == l->entries->len) {
+        g_array_set_size(l->entries, l->described);
+        l->next = l->described;
     }
 }
 

@@ -181,7 +181,8 @@ struct remote_listing {
     int64_t timeout; /* of the part that is requested, ms; 0: the store's own */
     GStringChunk *names;
     GArray *entries; /* struct backend_entry, in the order of their names */
-    guint described; /* so many have their type */
+    guint described; /* so many have their type: the first ones */
+    guint next;      /* the index of the first without a type; those between are empty */
 };
 
 /* A pending request; or REMOTE_NO_PROCEDURE: what a store keeps while it waits for an answer that concerns nobody else,
