@@ -328,13 +328,12 @@ int mountpoint_replace(const char *stage, const char *path, char *error, size_t 
     return result;
 }
 
-int mountpoint_open_living(const char *path, char *error, size_t error_size)
+int mountpoint_open_living(const char *path, uid_t *ret_user, char *error, size_t error_size)
 {
-    uid_t user;
     long parent;
     int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     g_autofree char *link = mountpoint_descriptor(fd, "fd");
-    if (fd >= 0 && mountpoint_is_leasefs(mountpoint_id(fd), path, &user, &parent) &&
+    if (fd >= 0 && mountpoint_is_leasefs(mountpoint_id(fd), path, ret_user, &parent) &&
         mountpoint_probe(link) == MOUNTPOINT_ALIVE) {
         return fd;
     }
@@ -365,7 +364,8 @@ char *mountpoint_source(int fd)
 int mountpoint_set_ttl(const char *path, int64_t ttl, char *error, size_t error_size)
 {
     char value[32];
-    int fd = mountpoint_open_living(path, error, error_size), result = fd < 0 ? fd : 0;
+    uid_t user;
+    int fd = mountpoint_open_living(path, &user, error, error_size), result = fd < 0 ? fd : 0;
     g_autofree char *link = mountpoint_descriptor(fd, "fd");
     snprintf(value, sizeof value, "%" PRId64 "ms", ttl);
     if (fd >= 0 && setxattr(link, "user.lease.ttl", value, strlen(value), 0) < 0) {

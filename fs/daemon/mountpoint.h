@@ -43,8 +43,9 @@ int mountpoint_open_abort(const char *path);
 #define MOVE_MOUNT_BENEATH 0x00000200
 #endif
 
-/* A descriptor (O_PATH) of the top of a leasefs at `path` that answers; or -errno with one line in `error`. */
-int mountpoint_open_living(const char *path, char *error, size_t error_size);
+/* A descriptor (O_PATH) of the top of a leasefs at `path` that answers, and the user who mounted it; or -errno with one
+ * line in `error`. */
+int mountpoint_open_living(const char *path, uid_t *ret_user, char *error, size_t error_size);
 
 /* The source of the mount that `fd` is on, as mount tables show it; free with g_free.  NULL: not known. */
 char *mountpoint_source(int fd);

@@ -147,10 +147,15 @@ int takeover_begin(const struct options *options, struct takeover **ret, char *e
                  options->mountpoint);
         return -EPERM;
     }
+    uid_t user = 0;
     struct takeover *t = g_new0(struct takeover, 1);
     *t = (struct takeover){.path = g_strdup(options->mountpoint), .pidfd = -1};
-    t->root = mountpoint_open_living(t->path, error, error_size);
-    int result = t->root < 0 ? t->root : 0;
+    t->root = mountpoint_open_living(t->path, &user, error, error_size);
+    int result = t->root < 0 ? t->root : user == 0 ? 0 : -EPERM;
+    if (user != 0) { /* its status could name any process */
+        snprintf(error, error_size, "the leasefs at %s is of uid %u, not of root: unmount it, and mount it again",
+                 t->path, (unsigned)user);
+    }
     if (result == 0) {
         t->device = mountpoint_device(t->path);
         takeover_read_status(t);

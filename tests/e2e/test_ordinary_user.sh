@@ -49,6 +49,10 @@ says U 'os.stat(BASE).st_uid' "$uid"
 says U 'stat("l", "uid")' "$uid"
 says U 'oct(os.stat(BASE).st_mode & 0o7777)' 0o755
 
+it "root's takeover of it is refused"
+expect_re "$("$LEASEFS" -o takeover "local:$TEST_DIR/store" "$MNT" 2>&1)" "the leasefs at $MNT is of uid $uid, not of root"
+says V 'content("l")' mine
+
 it "there, too, a lease is renewed while its owner lives and ends when it is dead"
 pause 4.2
 says V 'exists("l")' True
