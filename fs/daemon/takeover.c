@@ -278,10 +278,14 @@ int takeover_switch(struct takeover *t, const char *stage, char *error, size_t e
     return result;
 }
 
+/* The old mount goes below the new one, which is then detached, so that there is always a mount.  Where it cannot go
+ * there it goes on top. */
 static void takeover_undo(struct takeover *t)
 {
-    int result = t->aside ? move_mount(t->root, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH)
-                          : umount2(t->path, MNT_DETACH | UMOUNT_NOFOLLOW);
+    bool below =
+        t->aside && move_mount(t->root, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_BENEATH) == 0;
+    int result = t->aside && !below ? move_mount(t->root, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH)
+                                    : umount2(t->path, MNT_DETACH | UMOUNT_NOFOLLOW);
     if (result < 0) {
         log_error("cannot put the old mount back to %s: %s", t->path, g_strerror(errno));
     }

@@ -126,6 +126,7 @@ if ! gone "$DAEMON"; then
     expect grep -q 'does not end: it goes on' "$TEST_DIR/late"
     expect eventually 5 [ "$(daemon_of)" = "$DAEMON" ]
     expect_is "$(attribute kept token)" "$kept"
+    if sees_beneath; then expect_is "$(layers)" 1; fi # the new mount is gone
     pause 1
     expect_not gone "$DAEMON"
 fi
