@@ -139,7 +139,7 @@ void redlock_poll_bytes(struct redlock *r, GBytes *bytes); /* NULL: '' */
 /* Sends the poll that was encoded to all servers.  Calls flow->on_answer after each answer, until redlock_poll_close.
  * `flow` NULL: the answers are ignored.  `timeout`: of each server, ms. */
 void redlock_poll_send(struct redlock *r, struct redlock_flow *flow, enum redlock_script_id script, int64_t timeout);
-/* Sends what was encoded to one server.  Returns an id for redis_conn_forget. */
+/* Sends the encoded call to one server.  Returns an id for redis_conn_forget. */
 uint64_t redlock_poll_send_one(struct redlock_node *node, enum redlock_script_id script, int64_t timeout,
                                redis_answered *on_answer, void *arg);
 /* Cancels pending requests: they are not sent, or not repeated. */

@@ -45,7 +45,7 @@ struct session {
     uint64_t counted;  /* how many answers follow.c knows of */
     ev_signal signals[3];
     ev_signal replaced[2]; /* another daemon takes over, or has given it up */
-    ev_timer drain;        /* until all that was asked by path is answered */
+    ev_timer drain;        /* until all requests by path are answered */
     uint64_t paths;        /* requests by path that were answered at its last turn */
     unsigned turns, quiet; /* of `drain`; of these in a row without such a request */
     bool keep_mount;       /* it is another daemon's, or is to look as after a crash */

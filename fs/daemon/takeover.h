@@ -2,7 +2,7 @@
  *
  *     a  tries all that can fail: options, the server, the journal, a mount elsewhere     takeover_begin
  *     b  moves that mount over the old one                                                takeover_switch
- *     c  the old daemon answers what was asked through the old mount, and ends            takeover_await_end
+ *     c  the old daemon answers the requests of the old mount, and ends                   takeover_await_end
  *     d  opens the store, and recovers as after a crash                                   the caller
  *
  * After b, calls by path wait for this daemon.  If the old daemon does not end in five seconds, b is undone.  After c

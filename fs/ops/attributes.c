@@ -102,7 +102,7 @@ static void attributes_known(void *arg, enum backend_result result, const struct
     } else if (hold || (first && (!lock || hold_is_exclusive(first)))) {
         r->next_step(r); /* ours, or ours meanwhile */
     } else if (node->directory && info->type == BACKEND_NOTHING && hold_exists_at(node)) {
-        r->next_step(r); /* a server that has forgotten hears of it again with what is held in it */
+        r->next_step(r); /* the server has forgotten it, and gets it again with a lock in it */
     } else if (node->directory && info->type == BACKEND_NOTHING) {
         request_reply(r, -ENOENT); /* also to who is in it */
     } else if (attributes_are_of_another(node, info)) {

@@ -27,7 +27,7 @@
 #define MAX_CALLERS 256
 
 static struct shared {
-    int64_t begins, ends; /* of what is counted, by stress_now() */
+    int64_t begins, ends; /* the time in which cycles are counted, by stress_now() */
     uint64_t done[MAX_CALLERS];
 } * shared;
 

@@ -22,7 +22,7 @@ struct contract {
                                             there is no other; NULL: its handle locks are not recovered */
     bool refuses_daemon_before;          /* that was only stopped, and goes on beside the next one */
     int64_t timeout;                     /* ms, of a request of that */
-    bool sessions; /* what is held ends in the store with its mount's session, which is long, and not with its term */
+    bool sessions; /* a lock ends in the store with its mount's session, which is long, and not with its term */
     /* Its server ends and begins again with its data; `empty`: without.  False: it cannot; NULL: neither. */
     bool (*restart)(bool empty);
     unsigned pace; /* what it has in a term is so many times less than others have; 0: once */

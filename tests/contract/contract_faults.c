@@ -1,8 +1,7 @@
 /* contract_faults: two mounts of a store across a network.  One loses the store for a while.
  *
- * The faults are of relay.h, before which one mount stands: its connections are cut, the server is stopped, or slow;
- * and of the store's own `restart`.  The other mount has the server all the time, unless that is restarted.  As the
- * filesystem does, each mount renews what is due.
+ * That mount connects through relay.h, which cuts its connections, stops the server for it, or makes it slow; the
+ * store's own `restart` is for both.  Each mount renews the locks that are due, as the file system does.
  */
 #include <signal.h>
 
@@ -120,7 +119,7 @@ static bool strike(enum fault fault)
     }
 }
 
-/* In how long what was in its way is over at most: a server that was restarted may have to wait for who holds a lock.
+/* The time after a fault in which a lock is granted, ms.  A server that was restarted may first wait for the holders.
  */
 static int64_t soon(enum fault fault)
 {
@@ -195,7 +194,7 @@ START_TEST(waiter_keeps_its_place)
 }
 END_TEST
 
-/* Nobody waits for the term of what was released while the store was away. */
+/* A lock that was released while the store was away is free at once, and not only after its term. */
 START_TEST(release_during_a_fault_is_done_when_it_is_over)
 {
     struct lock *holder = take(contract_one, "L"), *waiter = take(contract_other, "L");
