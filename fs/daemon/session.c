@@ -14,6 +14,7 @@
 
 #include "backend/backend.h"
 #include "backend/log.h"
+#include "fs/daemon/drain.h"
 #include "fs/daemon/filesystem.h"
 #include "fs/daemon/follow.h"
 #include "fs/daemon/mountpoint.h"
@@ -22,7 +23,6 @@
 #include "fs/daemon/tick.h"
 #include "fs/daemon/unmounter.h"
 #include "fs/kernel/metrics.h"
-#include "fs/kernel/request.h"
 #include "fs/ops/ops.h"
 #include "fs/process/openers.h"
 
@@ -44,14 +44,11 @@ struct session {
     uint64_t answered; /* how many requests were when the loop last slept */
     uint64_t counted;  /* how many answers follow.c knows of */
     ev_signal signals[3];
-    ev_signal replaced[2]; /* another daemon takes over, or has given it up */
-    ev_timer drain;        /* until all requests by path are answered */
-    uint64_t paths;        /* requests by path that were answered at its last turn */
-    unsigned turns, quiet; /* of `drain`; of these in a row without such a request */
-    bool keep_mount;       /* it is another daemon's, or is to look as after a crash */
-    bool staged;           /* mounted elsewhere and then moved */
-    bool unmounted;        /* by somebody else */
-    int error;             /* why the kernel could no longer be read; 0 after an unmount */
+    struct drain drain;
+    bool keep_mount; /* it is another daemon's, or is to look as after a crash */
+    bool staged;     /* mounted elsewhere and then moved */
+    bool unmounted;  /* by somebody else */
+    int error;       /* why the kernel could no longer be read; 0 after an unmount */
 };
 
 static int64_t session_now(void)
@@ -177,92 +174,13 @@ static void session_signalled(struct ev_loop *loop, ev_signal *watcher, int even
     ev_break(loop, EVBREAK_ALL);
 }
 
-/* --- another daemon takes over ---------------------------------------------------- */
-
-#define SESSION_DRAIN 0.02      /* seconds, a turn */
-#define SESSION_DRAIN_QUIET 5   /* turns */
-#define SESSION_DRAIN_TURNS 100 /* at most */
-
-/* Calls that began before the new mount was there send several requests, one after the other. */
-static uint64_t session_count_paths(const struct session *s)
-{
-    static const enum metrics_operation by_path[] = {METRICS_LOOKUP, METRICS_OPENDIR, METRICS_OPEN,  METRICS_CREATE,
-                                                     METRICS_MKNOD,  METRICS_SYMLINK, METRICS_LINK,  METRICS_UNLINK,
-                                                     METRICS_RENAME, METRICS_MKDIR,   METRICS_RMDIR, METRICS_SETATTR};
-    uint64_t count = 0;
-    for (size_t i = 0; i < G_N_ELEMENTS(by_path); i++) {
-        for (int result = 0; result < METRICS_RESULTS; result++) {
-            count += s->fs->metrics->requests[by_path[i]][result];
-        }
-    }
-    return count;
-}
-
-/* Is there a request that the store has not answered?  Waits for locks do not count: they end with the mount. */
-static bool session_has_unanswered(const struct session *s)
-{
-    const struct request *r;
-    LIST_FOREACH(r, &s->fs->unanswered, unanswered) {
-        if (!r->queued) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void session_drained(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    struct session *s = timer->data;
-    uint64_t paths = session_count_paths(s);
-    (void)events;
-    s->quiet = paths == s->paths && !session_has_unanswered(s) ? s->quiet + 1 : 0;
-    s->paths = paths;
-    if (s->quiet >= SESSION_DRAIN_QUIET || ++s->turns >= SESSION_DRAIN_TURNS) {
-        log_info("another daemon has taken over the mount");
-        s->fs->replaced = s->keep_mount = true;
-        ev_break(loop, EVBREAK_ALL);
-    }
-}
-
-static void session_replaced(struct ev_loop *loop, ev_signal *watcher, int events)
-{
-    struct session *s = watcher->data;
-    (void)events;
-    s->turns = s->quiet = 0;
-    if (watcher->signum == TAKEOVER_BEGINS) {
-        ev_timer_start(loop, &s->drain);
-    } else {
-        ev_timer_stop(loop, &s->drain);
-    }
-}
-
-static void session_watch_takeover(struct session *s)
-{
-    static const int numbers[] = {TAKEOVER_BEGINS, TAKEOVER_UNDONE};
-    ev_timer_init(&s->drain, session_drained, SESSION_DRAIN, SESSION_DRAIN);
-    s->drain.data = s;
-    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
-        ev_signal_init(&s->replaced[i], session_replaced, numbers[i]);
-        s->replaced[i].data = s;
-        ev_signal_start(s->loop, &s->replaced[i]);
-    }
-}
-
-static void session_unwatch_takeover(struct session *s)
-{
-    ev_timer_stop(s->loop, &s->drain);
-    for (size_t i = 0; i < G_N_ELEMENTS(s->replaced); i++) {
-        ev_signal_stop(s->loop, &s->replaced[i]);
-    }
-}
-
 static void session_watch(struct session *s)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
     ev_io_init(&s->io, session_readable, fuse_session_fd(s->fuse), EV_READ);
     s->io.data = s;
     ev_io_start(s->loop, &s->io);
-    session_watch_takeover(s);
+    drain_watch(&s->drain, s->loop, s->fs);
     spin_init(&s->spin, s->loop, s->fs->options->spin);
     ev_prepare_init(&s->prepare, session_prepared);
     s->prepare.data = s;
@@ -277,7 +195,7 @@ static void session_watch(struct session *s)
 
 static void session_unwatch(struct session *s)
 {
-    session_unwatch_takeover(s);
+    drain_unwatch(&s->drain);
     ev_io_stop(s->loop, &s->io);
     ev_prepare_stop(s->loop, &s->prepare);
     spin_stop(&s->spin);
@@ -417,8 +335,8 @@ int session_run(const struct options *options, struct backend *backend, const st
             result = sandbox_apply(&sandbox->policy, &s.sandbox, error, error_size);
         }
         if (result == 0) {
-            s.keep_mount = false;
             result = session_serve(&s, error, error_size);
+            s.keep_mount = s.fs->replaced;
         }
     }
     if (s.fuse) {

@@ -8,7 +8,7 @@
  * After b, calls by path wait for this daemon.  If the old daemon does not end in five seconds, b is undone.  After c
  * there is no way back: an error is a crash, and the rules of surviving locks hold.
  *
- * The old daemon gets SIGUSR1, or SIGUSR2 if b is undone: session.c.  Its mount is under the new one when it ends, so
+ * The old daemon gets SIGUSR1, or SIGUSR2 if b is undone: drain.h.  Its mount is under the new one when it ends, so
  * it unmounts nothing.
  */
 #ifndef FS_DAEMON_TAKEOVER_H
