@@ -25,7 +25,7 @@ static const struct {
     [PQ_REVOKE_TOKEN] = {"SELECT result, others, unnest(CASE WHEN ids IS NULL THEN '{\"\"}' ELSE ids END) AS id "
                          "FROM %s.revoke_token(",
                          9, true, ")"},
-    [PQ_HEARD] = {"SELECT %s.heard(", 2, false, ")"},
+    [PQ_CONFIRM_ENDS] = {"SELECT %s.heard(", 2, false, ")"},
     [PQ_STAT] = {"SELECT (a).*, d_ttl, d_width, d_delay, d_sequence, d_meta FROM %s.stat(", 3, false, ")"},
     [PQ_LIST] = {"SELECT * FROM %s.list(", 3, false, ")"},
     [PQ_TICKETS] = {"SELECT * FROM %s.tickets(", 3, false, ")"},

@@ -82,7 +82,7 @@ enum pq_function {
     PQ_HOLDERS,
     PQ_REVOKE,
     PQ_REVOKE_TOKEN,
-    PQ_HEARD,
+    PQ_CONFIRM_ENDS,
     PQ_STAT,
     PQ_LIST,
     PQ_TICKETS,

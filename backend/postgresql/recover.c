@@ -88,7 +88,7 @@ static void recover_restore(struct pq_recovery *recovery, const PGresult *rows, 
     g_free(name);
 }
 
-static void recover_ask(struct pq_recovery *recovery);
+static void recover_request(struct pq_recovery *recovery);
 
 static void recover_on_part(void *arg, const struct pq_answer *answer)
 {
@@ -110,10 +110,10 @@ static void recover_on_part(void *arg, const struct pq_answer *answer)
     recovery->path = more ? pq_bytes(answer->rows, count - 1, "path", POSTGRESQL_CONTENT_MAX) : g_bytes_new(NULL, 0);
     recovery->again = recovery->again || !more;
     recovery->busy = recovery->busy && more;
-    recover_ask(recovery);
+    recover_request(recovery);
 }
 
-static void recover_ask(struct pq_recovery *recovery)
+static void recover_request(struct pq_recovery *recovery)
 {
     struct pq_parameters f = {.count = 0};
     pq_add_text(&f, recovery->p->identity);
@@ -129,5 +129,5 @@ void pq_recover(struct remote *r, backend_recover_each *found, void *arg)
     struct postgresql *p = (struct postgresql *)r;
     p->recovery = g_new(struct pq_recovery, 1);
     *p->recovery = (struct pq_recovery){.p = p, .path = g_bytes_new(NULL, 0), .found = found, .arg = arg};
-    recover_ask(p->recovery);
+    recover_request(p->recovery);
 }

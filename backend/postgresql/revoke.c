@@ -17,7 +17,7 @@ void pq_revoke_on_confirm_request(struct postgresql *p, const char *mount, const
     struct pq_parameters f = {.count = 0};
     pq_add_text(&f, mount);
     pq_add_text(&f, number);
-    postgresql_send(p, PQ_HEARD, &f, 0, revoke_on_said, NULL);
+    postgresql_send(p, PQ_CONFIRM_ENDS, &f, 0, revoke_on_said, NULL);
 }
 
 static void revoke_note_ends(struct remote_revocation *v, const PGresult *rows)

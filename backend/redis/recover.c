@@ -193,11 +193,11 @@ static void recover_end(struct redis *r)
     g_clear_pointer(&r->recovery, g_free);
 }
 
-static void recover_ask_part(struct redis_recovery *recovery);
+static void recover_request_part(struct redis_recovery *recovery);
 
-static void recover_ask_batch(struct recovery_batch *batch);
+static void recover_request_batch(struct recovery_batch *batch);
 
-static void recover_ask_extension(struct recovery_batch *batch);
+static void recover_request_extension(struct recovery_batch *batch);
 
 /* Behind each answer: recovers the next batches, if all leases are found, or ends. */
 static void recover_next_batches(struct redis_recovery *recovery)
@@ -211,9 +211,9 @@ static void recover_next_batches(struct redis_recovery *recovery)
         if (recovery->failed) {
             recover_batch_free(batch);
         } else if (batch->extend_at <= clock_now()) {
-            recover_ask_extension(batch);
+            recover_request_extension(batch);
         } else {
-            recover_ask_batch(batch);
+            recover_request_batch(batch);
         }
     }
     if (recovery->open == 0) {
@@ -227,7 +227,7 @@ static void recover_on_batch(void *arg, const struct redis_answer *answer)
     struct redis_recovery *recovery = batch->recovery;
     enum recover_outcome outcome = recover_answered(recovery, answer);
     if (outcome == RECOVER_AGAIN) {
-        recover_ask_batch(batch);
+        recover_request_batch(batch);
         return;
     }
     struct recovery_batch *rest = recover_batch_new(recovery, false);
@@ -244,7 +244,7 @@ static void recover_on_batch(void *arg, const struct redis_answer *answer)
         }
     }
     recover_batch_free(batch);
-    recover_ask_batch(rest);
+    recover_request_batch(rest);
     recover_next_batches(recovery);
 }
 
@@ -277,7 +277,7 @@ static void recover_fill(struct redis_call *call, const GArray *leases)
 }
 
 /* If there is anything in it. */
-static void recover_ask_batch(struct recovery_batch *batch)
+static void recover_request_batch(struct recovery_batch *batch)
 {
     struct redis *r = batch->recovery->r;
     struct redis_call call = {.r = r};
@@ -312,7 +312,7 @@ static void recover_on_extended(void *arg, const struct redis_answer *answer)
     struct redis_recovery *recovery = batch->recovery;
     enum recover_outcome outcome = recover_answered(recovery, answer);
     if (outcome == RECOVER_AGAIN) {
-        recover_ask_extension(batch);
+        recover_request_extension(batch);
         return;
     }
     for (guint i = 0; outcome == RECOVER_ANSWERED && i < MIN(batch->leases->len, answer->reply->elements); i++) {
@@ -334,7 +334,7 @@ static void recover_on_extended(void *arg, const struct redis_answer *answer)
 }
 
 /* Of a sequence it is left to its recovery. */
-static void recover_ask_extension(struct recovery_batch *batch)
+static void recover_request_extension(struct recovery_batch *batch)
 {
     struct redis_recovery *recovery = batch->recovery;
     struct redis *r = recovery->r;
@@ -355,10 +355,10 @@ static void recover_ask_extension(struct recovery_batch *batch)
 }
 
 /* Of a batch that is full, or the last of its part. */
-static void recover_ask_first(struct recovery_batch *batch)
+static void recover_request_first(struct recovery_batch *batch)
 {
     if (batch->uncontended) {
-        recover_ask_extension(batch);
+        recover_request_extension(batch);
     } else {
         recover_postpone(batch);
     }
@@ -386,7 +386,7 @@ static bool recover_read_note(struct redis *r, const char *note, struct recovery
 }
 
 /* Those of a sequence are never in the short way. */
-static void recover_ask_leases(struct redis_recovery *recovery, const redisReply *notes)
+static void recover_request_leases(struct redis_recovery *recovery, const redisReply *notes)
 {
     struct recovery_batch *batches[] = {recover_batch_new(recovery, true), recover_batch_new(recovery, false)};
     for (size_t i = 0; i < notes->elements; i++) {
@@ -397,12 +397,12 @@ static void recover_ask_leases(struct redis_recovery *recovery, const redisReply
         struct recovery_batch **batch = &batches[lease.sequence];
         g_array_append_val((*batch)->leases, lease);
         if ((*batch)->leases->len == RECOVER_BATCH) {
-            recover_ask_first(*batch);
+            recover_request_first(*batch);
             *batch = recover_batch_new(recovery, !lease.sequence);
         }
     }
-    recover_ask_first(batches[0]);
-    recover_ask_first(batches[1]);
+    recover_request_first(batches[0]);
+    recover_request_first(batches[1]);
 }
 
 static void recover_on_part(void *arg, const struct redis_answer *answer)
@@ -410,24 +410,24 @@ static void recover_on_part(void *arg, const struct redis_answer *answer)
     struct redis_recovery *recovery = arg;
     enum recover_outcome outcome = recover_answered(recovery, answer);
     if (outcome == RECOVER_AGAIN) {
-        recover_ask_part(recovery);
+        recover_request_part(recovery);
         return;
     }
     g_strlcpy(recovery->cursor, "0", sizeof recovery->cursor);
     if (outcome == RECOVER_ANSWERED && answer->reply->elements == 2) {
         g_strlcpy(recovery->cursor, redis_text(answer->reply, 0), sizeof recovery->cursor);
-        recover_ask_leases(recovery, answer->reply->element[1]);
+        recover_request_leases(recovery, answer->reply->element[1]);
     }
     /* behind what was asked for now, so that the server always has something to do */
     if (strcmp(recovery->cursor, "0") != 0 && recovery->parts < RECOVER_PARTS_MAX && !recovery->failed) {
-        recover_ask_part(recovery);
+        recover_request_part(recovery);
     } else {
         recovery->all_found = true;
     }
     recover_next_batches(recovery);
 }
 
-static void recover_ask_part(struct redis_recovery *recovery)
+static void recover_request_part(struct redis_recovery *recovery)
 {
     struct redis_call call = {.r = recovery->r, .script = REDIS_LEASES};
     redis_call_key(&call, 'm', NULL);
@@ -445,7 +445,7 @@ void redis_recover(struct remote *remote, backend_recover_each *found, void *arg
     *r->recovery = (struct redis_recovery){.r = r, .found = found, .arg = arg, .cursor = "0"};
     TAILQ_INIT(&r->recovery->batches);
     TAILQ_INIT(&r->recovery->waiting);
-    recover_ask_part(r->recovery);
+    recover_request_part(r->recovery);
 }
 
 void redis_recover_stop(struct redis *r)

@@ -65,10 +65,10 @@ struct remote_ticket *redlock_hold_find_holder(const struct redlock *r, const ch
 
 static void hold_send_note_out(struct redlock *r, const char *id, const char *name)
 {
-    redlock_poll_fill_mine(r);
+    redlock_poll_fill_notes(r);
     redlock_poll_text(r, "remove");
     redlock_poll_fill_note(r, id, name);
-    redlock_poll_send(r, NULL, REDLOCK_MINE, REDLOCK_RELEASE_TIME);
+    redlock_poll_send(r, NULL, REDLOCK_NOTES, REDLOCK_RELEASE_TIME);
 }
 
 void redlock_hold_report(struct redlock *r, const char *id, enum remote_event event, enum backend_end why)
@@ -151,7 +151,7 @@ static int64_t hold_term(const struct redlock *r, const struct redlock_flow *flo
     return term;
 }
 
-/* See MINE in head.lua. */
+/* See NOTES in head.lua. */
 static int64_t hold_note_score(const struct redlock_record *record)
 {
     size_t length = 0;
@@ -169,7 +169,7 @@ void redlock_hold_send(struct redlock_flow *flow, const struct redlock_record *r
     redlock_poll_key(r, 'R', flow->name);
     redlock_poll_key(r, 'N', flow->name);
     redlock_poll_key(r, 'L', directory);
-    redlock_poll_fill_mine(r);
+    redlock_poll_fill_notes(r);
     redlock_poll_text(r, flow->id);
     redlock_poll_number(r, hold_term(r, flow, record));
     redlock_poll_text(r, leaf);

@@ -43,7 +43,7 @@ void redlock_poll_bytes(struct redlock *r, GBytes *bytes)
     poll_add(r, length ? data : "", length);
 }
 
-void redlock_poll_fill_mine(struct redlock *r)
+void redlock_poll_fill_notes(struct redlock *r)
 {
     redlock_poll_key(r, 'm', "");
 }
@@ -64,7 +64,7 @@ void redlock_poll_fill_release(struct redlock *r, const char *name, const char *
     redlock_poll_key(r, 'R', name);
     redlock_poll_key(r, 'N', name);
     redlock_poll_key(r, 'L', directory);
-    redlock_poll_fill_mine(r);
+    redlock_poll_fill_notes(r);
     redlock_poll_text(r, digest);
     redlock_poll_text(r, leaf);
     redlock_poll_text(r, r->channel);

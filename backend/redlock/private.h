@@ -161,8 +161,8 @@ void redlock_poll_fill_list(struct redlock *r, const char *directory, const char
 /* Releases the key whose value has that SHA-1 digest.  `id`: the value, if it is of this mount; or NULL. */
 void redlock_poll_fill_release(struct redlock *r, const char *name, const char *digest, const char *why,
                                uint64_t number, int64_t guard, const char *id);
-/* The key MINE, and this mount's note of a lock with that token (NULL: none): see head.lua. */
-void redlock_poll_fill_mine(struct redlock *r);
+/* The key NOTES, and this mount's note of a lock with that token (NULL: none): see head.lua. */
+void redlock_poll_fill_notes(struct redlock *r);
 void redlock_poll_fill_note(struct redlock *r, const char *id, const char *name);
 
 /* --- flow.c --- */

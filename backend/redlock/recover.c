@@ -1,6 +1,6 @@
 /* recover: the leases and handle locks that this mount held when it last ended.
  *
- * Each server has notes of them (MINE of head.lua), which are read part by part.  A lock that a majority has is noted
+ * Each server has notes of them (NOTES of head.lua), which are read part by part.  A lock that a majority has is noted
  * by a majority, so all notes of any majority of the servers have it.  This asks all servers for each such lock, and
  * gives it another token.  A lock that a majority has is recovered, with what is left of its term on a majority; it is
  * renewed now if its owner lives or a process has its file open.  Any other is lost.
@@ -143,9 +143,9 @@ static void recover_restore(struct redlock_flow *flow)
     g_bytes_unref(content);
 }
 
-static void recover_ask_more(struct redlock *r);
+static void recover_start_more(struct redlock *r);
 
-static void recover_ask_lock(struct redlock_flow *flow);
+static void recover_request_lock(struct redlock_flow *flow);
 
 static void recover_on_lock(struct redlock_flow *flow)
 {
@@ -156,7 +156,7 @@ static void recover_on_lock(struct redlock_flow *flow)
     }
     if (verdict == VOTE_AWAY && flow->tries++ < RECOVER_TRIES) {
         redlock_poll_close(flow->poll, true);
-        redlock_flow_continue_later(flow, REDLOCK_RETRY, recover_ask_lock);
+        redlock_flow_continue_later(flow, REDLOCK_RETRY, recover_request_lock);
         return;
     }
     if (verdict == VOTE_WON) {
@@ -171,17 +171,17 @@ static void recover_on_lock(struct redlock_flow *flow)
     }
     redlock_flow_end(flow, true);
     r->recovery->open--;
-    recover_ask_more(r);
+    recover_start_more(r);
 }
 
-static void recover_ask_lock(struct redlock_flow *flow)
+static void recover_request_lock(struct redlock_flow *flow)
 {
     struct redlock *r = flow->r;
     redlock_poll_key(r, 0, flow->name);
     redlock_poll_key(r, 'R', flow->name);
     redlock_poll_key(r, 'N', flow->name);
     redlock_poll_key(r, 'L', flow->name);
-    redlock_poll_fill_mine(r);
+    redlock_poll_fill_notes(r);
     redlock_poll_text(r, flow->recovery.former);
     redlock_poll_text(r, flow->id);
     redlock_poll_fill_note(r, flow->recovery.former, flow->name);
@@ -213,7 +213,7 @@ static void recover_log_lost(const struct redlock_recovery *recovery)
 }
 
 /* The next locks; or ends. */
-static void recover_ask_more(struct redlock *r)
+static void recover_start_more(struct redlock *r)
 {
     struct redlock_recovery *recovery = r->recovery;
     GHashTableIter each;
@@ -230,7 +230,7 @@ static void recover_ask_more(struct redlock *r)
             flow->recovery.confirmed = (unsigned)__builtin_popcount(noted->servers) >= vote_majority(r->count);
             remote_make_id(flow->id);
             recovery->open++;
-            recover_ask_lock(flow);
+            recover_request_lock(flow);
         }
         g_hash_table_iter_remove(&each);
     }
@@ -269,7 +269,7 @@ static void recover_end_reading(struct redlock *r)
         recover_warn(r->recovery);
     }
     recover_stop_readers(r);
-    recover_ask_more(r);
+    recover_start_more(r);
 }
 
 static const char *recover_text(const redisReply *word)
@@ -307,13 +307,13 @@ static void recover_on_part(void *arg, const struct redis_answer *answer)
 static void recover_read_part(struct recover_reader *reader, GBytes *note, const char *score)
 {
     struct redlock *r = reader->r;
-    redlock_poll_fill_mine(r);
+    redlock_poll_fill_notes(r);
     redlock_poll_text(r, "part");
     redlock_poll_bytes(r, note);
     redlock_poll_text(r, score);
     redlock_poll_number(r, RECOVER_PART);
     reader->request =
-        redlock_poll_send_one(reader->node, REDLOCK_MINE, RECOVER_TRIES * r->remote.timeout, recover_on_part, reader);
+        redlock_poll_send_one(reader->node, REDLOCK_NOTES, RECOVER_TRIES * r->remote.timeout, recover_on_part, reader);
 }
 
 /* --- the beginning --- */

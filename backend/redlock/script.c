@@ -30,8 +30,8 @@ const struct redis_script redlock_scripts[REDLOCK_SCRIPTS] = {
 #include "backend/redis/script/format.inc"
 #include "backend/redlock/script/greet.inc"
     },
-    [REDLOCK_MINE] = {"mine",
-#include "backend/redlock/script/mine.inc"
+    [REDLOCK_NOTES] = {"notes",
+#include "backend/redlock/script/notes.inc"
     },
     [REDLOCK_RECOVER] = {"recover",
 #include "backend/redlock/script/head.inc"

@@ -13,7 +13,7 @@ enum redlock_script_id {
     REDLOCK_LIST,
     REDLOCK_DIRECTORY,
     REDLOCK_GREET,
-    REDLOCK_MINE,
+    REDLOCK_NOTES,
     REDLOCK_RECOVER,
     REDLOCK_SCRIPTS
 };

@@ -105,8 +105,8 @@ void remote_on_event(struct remote *r, const char *id, enum remote_event event, 
 bool remote_verify_end(struct remote *r, const char *id, enum backend_end why)
 {
     struct remote_ticket *t = remote_ticket_find(r, id);
-    bool may_be_of_before = t && t->state == REMOTE_HELD && clock_now() - t->head.acquired < t->head.ttl;
-    if ((why != BACKEND_EXPIRED && why != BACKEND_LOST) || !may_be_of_before || t->renaming || t->moving) {
+    bool may_report_former = t && t->state == REMOTE_HELD && clock_now() - t->head.acquired < t->head.ttl;
+    if ((why != BACKEND_EXPIRED && why != BACKEND_LOST) || !may_report_former || t->renaming || t->moving) {
         return false;
     }
     t->expiry_reported = why == BACKEND_EXPIRED;
@@ -117,13 +117,13 @@ bool remote_verify_end(struct remote *r, const char *id, enum backend_end why)
 /* --- time --- */
 
 /* How long before it is due a ticket may be renewed, so that many go in one request. */
-static int64_t remote_may_be_early(const struct remote_ticket *t)
+static int64_t remote_early_by(const struct remote_ticket *t)
 {
     bool renews = t->head.kind != BACKEND_PROVISIONAL && t->due_after == t->head.ttl / 3;
     return renews && t->next == t->due ? t->head.ttl / REMOTE_RENEW_EARLY : 0;
 }
 
-static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms now)
+static void remote_tick_ticket(struct remote *r, struct remote_ticket *t, clock_ms now)
 {
     if (t->state != REMOTE_HELD && t->due <= now && t->head.deadline <= now) {
         t->head.deadline =
@@ -142,7 +142,7 @@ static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms no
             remote_refresh(r, t);
         }
     }
-    if (t->due <= now + remote_may_be_early(t)) {
+    if (t->due <= now + remote_early_by(t)) {
         t->due = CLOCK_NEVER; /* it keeps its place in the agenda until it is renewed, or its turn comes again */
         r->events->due(r->context, &t->head); /* may release it */
     } else {
@@ -156,10 +156,10 @@ static void remote_tick(struct remote *r)
     for (unsigned i = 0; i < REMOTE_RENEWALS_MAX; i++) {
         struct remote_ticket *t = skiplist_item(skiplist_first(&r->agenda));
         clock_ms now = clock_now();
-        if (!t || t->next > now + (i > 0 ? remote_may_be_early(t) : 0)) {
+        if (!t || t->next > now + (i > 0 ? remote_early_by(t) : 0)) {
             break;
         }
-        remote_see_to(r, t, now);
+        remote_tick_ticket(r, t, now);
     }
     if (r->next_heartbeat <= clock_now()) {
         remote_heartbeat(r, clock_now());

@@ -18,10 +18,10 @@ static void follow_raise_limit(void)
     }
 }
 
-void follow_init(struct follow *follow, bool wanted)
+void follow_init(struct follow *follow, bool enabled)
 {
-    *follow = (struct follow){.cpu = -1, .next = -1, .pause = FOLLOW_PAUSE, .wanted = wanted, .may = wanted};
-    if (wanted) {
+    *follow = (struct follow){.cpu = -1, .next = -1, .pause = FOLLOW_PAUSE, .enabled = enabled, .can_raise = enabled};
+    if (enabled) {
         follow_raise_limit();
         process_open(&follow->reader);
     }
@@ -29,7 +29,7 @@ void follow_init(struct follow *follow, bool wanted)
 
 void follow_free(struct follow *follow)
 {
-    if (follow->wanted) {
+    if (follow->enabled) {
         process_close(&follow->reader);
     }
 }
@@ -53,8 +53,8 @@ static bool follow_raise_priority(struct follow *follow)
         return false;
     }
     follow->usual = getpriority(PRIO_PROCESS, 0);
-    follow->may = follow->usual <= FOLLOW_NICE || setpriority(PRIO_PROCESS, 0, FOLLOW_NICE) == 0;
-    return follow->may;
+    follow->can_raise = follow->usual <= FOLLOW_NICE || setpriority(PRIO_PROCESS, 0, FOLLOW_NICE) == 0;
+    return follow->can_raise;
 }
 
 static void follow_end(struct follow *follow, int64_t now)
@@ -124,7 +124,7 @@ void follow_on_request(struct follow *follow, pid_t tid, uint32_t opcode, int64_
 {
     int64_t took = follow->answered ? now - follow->answered : 0;
     follow->answered = 0;
-    if (!follow->may || !follow_counts_request(tid, opcode)) {
+    if (!follow->can_raise || !follow_counts_request(tid, opcode)) {
         return;
     }
     if (!follow_is_active(follow)) {

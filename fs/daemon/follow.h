@@ -41,8 +41,8 @@
 
 struct follow {
     struct process_reader reader;
-    bool wanted;
-    bool may;          /* raise its priority, as far as is known */
+    bool enabled;
+    bool can_raise;    /* its priority, as far as is known */
     int usual;         /* priority, while it follows nobody */
     cpu_set_t allowed; /* processors, while it follows nobody */
     pid_t thread;      /* that sent the last request; while following: that is followed */
@@ -56,9 +56,9 @@ struct follow {
     uint64_t followed, moves; /* how often it began, and how often it moved */
 };
 
-/* Before the sandbox.  Never follows if not `wanted`, or where the priority may not be raised: that needs RLIMIT_NICE,
+/* Before the sandbox.  Never follows if not `enabled`, or where the priority may not be raised: that needs RLIMIT_NICE,
  * which root raises here, or CAP_SYS_NICE. */
-void follow_init(struct follow *follow, bool wanted);
+void follow_init(struct follow *follow, bool enabled);
 void follow_free(struct follow *follow);
 
 /* A request has come, and is not answered: of thread `tid`, with a FUSE opcode. */

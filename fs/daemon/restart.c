@@ -250,7 +250,7 @@ static void recover_size(void *arg, enum backend_result result, const struct bac
     recover_answered(question);
 }
 
-static void recover_ask(struct fs *fs, struct hold *hold, const char *path)
+static void recover_request(struct fs *fs, struct hold *hold, const char *path)
 {
     struct recover_question *question = g_new(struct recover_question, 1);
     *question = (struct recover_question){.fs = fs, .hold = hold_ref(hold)};
@@ -272,13 +272,13 @@ static void recover_settle(struct recovery *recovery)
     g_clear_pointer(&recovery->unsettled, g_ptr_array_unref);
 }
 
-static void recover_ask_sizes(struct recovery *recovery)
+static void recover_read_sizes(struct recovery *recovery)
 {
     char path[TREE_PATH_MAX];
     for (guint i = 0; i < recovery->unknown->len; i++) {
         struct hold *hold = g_ptr_array_index(recovery->unknown, i);
         if (hold->ticket && tree_path(hold->node, path, sizeof path)) {
-            recover_ask(recovery->fs, hold, path);
+            recover_request(recovery->fs, hold, path);
         }
         hold_unref(recovery->fs, hold);
     }
@@ -325,7 +325,7 @@ void recover_leases(struct fs *fs)
     backend_recover(fs->backend, recover_lease, recovery); /* before a call that ends those that have expired since */
     backend_stat(fs->backend, "", recover_root, fs);
     recover_settle(recovery);
-    recover_ask_sizes(recovery);
+    recover_read_sizes(recovery);
     recover_leave(recovery);
     recovery->serving = true;
     recovery->complete = !backend_counts(fs->backend).recovering;

@@ -61,14 +61,14 @@ static int64_t session_now(void)
 static void session_count_request(struct session *s)
 {
     const struct fuse_in_header *header = s->buffer.mem;
-    if (s->follow.may) {
+    if (s->follow.can_raise) {
         follow_on_request(&s->follow, (pid_t)header->pid, header->opcode, session_now());
     }
 }
 
 static void session_count_reply(struct session *s)
 {
-    if (s->follow.may && s->counted != s->fs->answered) {
+    if (s->follow.can_raise && s->counted != s->fs->answered) {
         s->counted = s->fs->answered;
         follow_on_reply(&s->follow, session_now());
         s->fs->metrics->follows = s->follow.followed;
@@ -129,7 +129,7 @@ static void session_read_blocking(struct session *s)
     fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
     do {
         unanswered = s->fs->requests;
-        more = session_read(s) && !tick_came() && follow_is_active(&s->follow);
+        more = session_read(s) && !tick_has_elapsed() && follow_is_active(&s->follow);
     } while (more && s->fs->requests <= unanswered && ev_pending_count(s->loop) == 0);
     fcntl(fd, F_SETFL, flags);
     tick_stop();
@@ -184,7 +184,7 @@ static void session_watch(struct session *s)
     spin_init(&s->spin, s->loop, s->fs->options->spin);
     ev_prepare_init(&s->prepare, session_prepared);
     s->prepare.data = s;
-    if (s->spin.limit > 0 || s->follow.may) {
+    if (s->spin.limit > 0 || s->follow.can_raise) {
         ev_prepare_start(s->loop, &s->prepare);
     }
     for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
@@ -266,9 +266,9 @@ static int session_mount(struct session *s, const struct options *options, const
     return result;
 }
 
-/* Of a mount that was moved libfuse does not know the place, and from the sandbox
- * it cannot unmount.  It only lets go of a mount that seems to be gone: by a
- * descriptor that polls like a pipe that nobody reads. */
+/* libfuse has the old path of a mount that was moved, and the sandbox does not allow it to unmount anything.  It
+ * gives up a mount without unmounting it if its descriptor looks closed: so a pipe that nobody reads takes that number.
+ */
 static void session_unmount(struct session *s, const char *path, struct unmounter *unmounter)
 {
     char error[1024];

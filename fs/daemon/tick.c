@@ -44,7 +44,7 @@ void tick_stop(void)
     tick_set(0);
 }
 
-bool tick_came(void)
+bool tick_has_elapsed(void)
 {
     return tick_has_come;
 }

@@ -19,6 +19,6 @@ void tick_start(void);
 void tick_stop(void);
 
 /* Has there been one since tick_start()? */
-bool tick_came(void);
+bool tick_has_elapsed(void);
 
 #endif

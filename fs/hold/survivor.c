@@ -96,7 +96,7 @@ void survivor_set_wanted(struct survivor *survivor)
     }
 }
 
-void survivors_ask(struct fs *fs, const struct node *node)
+void survivors_check(struct fs *fs, const struct node *node)
 {
     const struct hold *hold = node ? LIST_FIRST(&node->holds) : NULL;
     if (LIST_EMPTY(&fs->survivors->list) || !fs->openers) {

@@ -66,10 +66,10 @@ bool survivor_is_only_of(const struct survivor *survivor, const struct owner *wh
 bool survivor_allows_change(const struct survivor *survivor, struct owner *who);
 /* The process that took it, unless only others have its file open: then one of them.  Borrowed; may be NULL. */
 struct owner *survivor_process(const struct survivor *survivor);
-/* Somebody waits for it: its processes are looked at now, and every second. */
+/* Somebody waits for it: looks at its processes now, and then every second. */
 void survivor_set_wanted(struct survivor *survivor);
-/* Somebody looks at the name, or lists a directory (NULL): so are they if it, or any name, has survivors. */
-void survivors_ask(struct fs *fs, const struct node *node);
+/* Looks at the processes of the survivors of that name, or of all names (NULL), which somebody looks at or lists. */
+void survivors_check(struct fs *fs, const struct node *node);
 
 /* user.lease.resume has moved it to a handle: it is no survivor any more.  Keeps the processes that had its file open
  * in hold->extra->resumers. */

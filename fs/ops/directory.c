@@ -366,7 +366,7 @@ void directory_read(struct request *r)
     uint64_t listed = directory_is_listed(r);
     if (listed < cursor->first || r->read.offset < DIRECTORY_AFTER_PARENT) {
         directory_rewind(cursor); /* or a seekdir to long before: count again */
-        survivors_ask(r->fs, NULL);
+        survivors_check(r->fs, NULL);
     }
     if (listed < cursor->first + cursor->names->len) {
         directory_reply(r, listed);

@@ -136,7 +136,7 @@ void names_lookup(struct request *r)
     if (sequence_is_prefix(r->name)) {
         names_reply_missing(r, false); /* always free: the next one is another file */
     } else if (names_take_held(r, tree_find(r->fs->tree, r->other, r->name), NULL)) {
-        survivors_ask(r->fs, r->node);
+        survivors_check(r->fs, r->node);
         names_reply_node(r);
     } else {
         request_stat_in(r, names_looked_up);

@@ -744,9 +744,9 @@ static bool on_found_name(void *arg, const char *name, struct backend_ticket *ti
 static void on_tick(struct ev_loop *loop, ev_timer *tick, int events)
 {
     (void)events;
-    if (calls(1, REDLOCK_MINE) == 2) {
+    if (calls(1, REDLOCK_NOTES) == 2) {
         fake_redis_say(fakes[2], notes(7000, 1));
-        for (unsigned more = calls(2, REDLOCK_MINE); more > 1; more--) {
+        for (unsigned more = calls(2, REDLOCK_NOTES); more > 1; more--) {
             fake_redis_say(fakes[2], notes(0, 0));
         }
         ev_timer_stop(loop, tick);
@@ -759,11 +759,11 @@ START_TEST(note_is_found_though_another_majority_returns_each_part)
 {
     found_names = g_string_new(NULL);
     mount_as("host:/mnt/locks");
-    rule(0, REDLOCK_MINE, notes(0, PART), 1);
-    rule(0, REDLOCK_MINE, FAILS, FAKE_REDIS_ALWAYS);
-    rule(1, REDLOCK_MINE, notes(0, PART), 1);
-    rule(1, REDLOCK_MINE, notes(PART, 1), 1);
-    rule(2, REDLOCK_MINE, FAKE_REDIS_LATE, FAKE_REDIS_ALWAYS);
+    rule(0, REDLOCK_NOTES, notes(0, PART), 1);
+    rule(0, REDLOCK_NOTES, FAILS, FAKE_REDIS_ALWAYS);
+    rule(1, REDLOCK_NOTES, notes(0, PART), 1);
+    rule(1, REDLOCK_NOTES, notes(PART, 1), 1);
+    rule(2, REDLOCK_NOTES, FAKE_REDIS_LATE, FAKE_REDIS_ALWAYS);
     for (unsigned i = 0; i < SERVERS; i++) {
         rule(i, REDLOCK_RECOVER, words("ok 5 3 0 60000 60000 1 m c"), FAKE_REDIS_ALWAYS);
     }

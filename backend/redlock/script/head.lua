@@ -6,7 +6,7 @@
 --                   since (server ms), ttl, revision (only grows), meta, content; expires with L
 --   NUMBER  string  the last fencing token that was given; after a break the next one
 --   LIST    zset    names in the directory, all of score 0; some may be stale
---   MINE    zset    a note 'TOKEN NAME' of each lease and handle lock of a mount; by these its next daemon finds them.  The
+--   NOTES    zset    a note 'TOKEN NAME' of each lease and handle lock of a mount; by these its next daemon finds them.  The
 --                   score is the pid of a handle lock's holder, -1 if that is not known; 0: a lease
 -- A directory is a hash DIR: made (the id of its creation), ttl, revision, meta.
 --
@@ -14,7 +14,7 @@
 -- recently that it may have lost locks.
 local L, RECORD, NUMBER, LIST = unpack(KEYS)
 local call = redis.call
-local NUMBER_KEPT = 604800000 -- ms: seven days; MINE as well
+local NUMBER_KEPT = 604800000 -- ms: seven days; NOTES as well
 local held_off = ARGV[#ARGV] == '1'
 
 local clock = call('TIME')

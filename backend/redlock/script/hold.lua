@@ -2,10 +2,10 @@
 -- an earlier holder, or of a claim without a majority; but not if NUMBER is greater: then the lock was broken, or another
 -- has held it since.
 --
--- KEYS 5: MINE
+-- KEYS 5: NOTES
 -- ARGV: token, ttl of the key, leaf; the record; give; the note ('': none), and its score
 -- → {'ok'} | {'given'} | {'gone'} | {'held', …}
-local MINE = KEYS[5]
+local NOTES = KEYS[5]
 local token, ttl, leaf, number, give = ARGV[1], ARGV[2], ARGV[3], ARGV[8], ARGV[11] == '1'
 local note, score = ARGV[12], ARGV[13]
 local value, word = holder(), 'ok'
@@ -26,7 +26,7 @@ call('PEXPIRE', RECORD, call('PTTL', L))
 call('ZADD', LIST, 0, leaf)
 if last_number() < tonumber(number) then call('SET', NUMBER, number, 'PX', NUMBER_KEPT) end
 if note ~= '' then
-  call('ZADD', MINE, score, note)
-  call('PEXPIRE', MINE, NUMBER_KEPT)
+  call('ZADD', NOTES, score, note)
+  call('PEXPIRE', NOTES, NUMBER_KEPT)
 end
 return {word}

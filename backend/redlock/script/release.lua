@@ -1,10 +1,10 @@
 -- release: removes the key whose value has this digest.
 --
--- KEYS 5: MINE
+-- KEYS 5: NOTES
 -- ARGV: SHA-1 of the token, leaf, channel, why ('': its holder releases it; else the reason of a revocation), its number
--- or 0, guard (ms for which the key stays, with a token that nobody extends; 0: none), the note in MINE ('': none)
+-- or 0, guard (ms for which the key stays, with a token that nobody extends; 0: none), the note in NOTES ('': none)
 -- → {'ok', 1, or 0 if there was no such key}
-local MINE = KEYS[5]
+local NOTES = KEYS[5]
 local digest, leaf, channel, why, number, guard, note = unpack(ARGV)
 local value, ended = holder(), 0
 if value and redis.sha1hex(value) == digest then
@@ -24,7 +24,7 @@ end
 if why ~= '' and number ~= '0' and last_number() <= tonumber(number) then -- so that its holder cannot restore it: see hold.lua
   call('SET', NUMBER, text(number + 1), 'PX', NUMBER_KEPT)
 end
-if note ~= '' then redis.pcall('ZREM', MINE, note) end
+if note ~= '' then redis.pcall('ZREM', NOTES, note) end
 if not value then
   call('DEL', RECORD)
   call('ZREM', LIST, leaf)
