@@ -25,6 +25,7 @@
 #include "backend/log.h"
 #include "backend/postgresql/postgresql.h"
 #include "fs/daemon/mountpoint.h"
+#include "fs/daemon/protect.h"
 #include "fs/daemon/sdnotify.h"
 #include "fs/daemon/session.h"
 #include "fs/daemon/store.h"
@@ -64,6 +65,7 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "  -V, --version         the version; as JSON with --json\n"
                            "  --print-schema=postgresql[:NAME]\n"
                            "                        what makes the schema for locks in PostgreSQL, as SQL\n"
+                           "  --protect DIRECTORY   let nobody make files in a mount point while nothing is mounted\n"
                            "\n";
 static const char help_end[] = "\n"
                                "End it with umount MOUNTPOINT or fusermount3 -u MOUNTPOINT.  More in leasefs(8);\n"
@@ -303,6 +305,16 @@ static int main_print_schema(const char *store)
     return EXIT_SUCCESS;
 }
 
+static int main_protect(const char *path)
+{
+    char error[1024] = "";
+    if (protect_mountpoint(path, error, sizeof error) < 0) {
+        log_error("%s", error);
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}
+
 static int main_act(const struct options *options)
 {
     if (options->show_help) {
@@ -320,6 +332,9 @@ static int main_act(const struct options *options)
     }
     if (options->print_schema) {
         return main_print_schema(options->print_schema);
+    }
+    if (options->protect) {
+        return main_protect(options->protect);
     }
     if (!process_sees_itself()) {
         log_error(

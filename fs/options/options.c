@@ -289,6 +289,10 @@ static int options_parse_flag(struct options_parse *p, int flag, char *const *ar
         g_free(o->print_schema);
         o->print_schema = g_strdup(optarg);
         return 0;
+    case 'P':
+        g_free(o->protect);
+        o->protect = g_strdup(optarg);
+        return 0;
     case 'r':
         return options_fail(p, "-r: a mount cannot be read-only, because locks need writing");
     case 's':
@@ -316,11 +320,10 @@ static int options_parse_flag(struct options_parse *p, int flag, char *const *ar
 /* All flags come before any -o list is read, so that -s may stand after it. */
 static int options_parse_flags(struct options_parse *p, int argc, char **argv)
 {
-    static const struct option long_options[] = {{"help", no_argument, NULL, 'h'},
-                                                 {"version", no_argument, NULL, 'V'},
-                                                 {"json", no_argument, NULL, 'J'},
-                                                 {"print-schema", required_argument, NULL, 'S'},
-                                                 {NULL, 0, NULL, 0}};
+    static const struct option long_options[] = {
+        {"help", no_argument, NULL, 'h'},          {"version", no_argument, NULL, 'V'},
+        {"json", no_argument, NULL, 'J'},          {"print-schema", required_argument, NULL, 'S'},
+        {"protect", required_argument, NULL, 'P'}, {NULL, 0, NULL, 0}};
     g_autoptr(GPtrArray) lists = g_ptr_array_new();
     int flag, result = 0;
     optind = 0; /* GNU: resets the parser */
@@ -360,7 +363,7 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
     g_autofree char *program = g_path_get_basename(argc > 0 ? argv[0] : "leasefs");
     p.is_helper = g_str_has_prefix(program, "mount.");
     int result = options_parse_flags(&p, argc, argv);
-    if (result < 0 || options->show_help || options->show_version || options->print_schema) {
+    if (result < 0 || options->show_help || options->show_version || options->print_schema || options->protect) {
         return result;
     }
     if (options->json) {
@@ -407,6 +410,7 @@ void options_clear(struct options *options)
     g_free(options->state);
     g_free(options->shedlock);
     g_free(options->print_schema);
+    g_free(options->protect);
     fuse_opt_free_args(&options->fuse);
     *options = (struct options){0};
 }

@@ -62,6 +62,7 @@ struct options {
     bool show_help, show_version;
     bool json;          /* the version as JSON */
     char *print_schema; /* the store whose schema to print, or NULL */
+    char *protect;      /* a directory to protect while nothing is mounted on it, or NULL */
     char *backend;     /* "memory", "local", "local:DIR", "redis://HOST", "zookeeper://HOST" and their like, as given */
     char *directory;   /* absolute: of the local store, or of a ZooKeeper mount's state; else NULL */
     char *credentials; /* for a server: a file, absolute; or NULL */

@@ -329,6 +329,37 @@ for content in '' file; do
 done
 rm "$MNT/file"
 
+it "--protect: while nothing is mounted nobody makes files there, root included; it can be mounted as before"
+new_mountpoint
+expect leasefs --protect "$MNT" 2>"$TEST_DIR/said"
+expect_is "$(stat -c %a "$MNT")" 555
+expect_not "${stranger[@]}" touch "$MNT/lock" 2>/dev/null
+if grep -q 'has no immutable flag' "$TEST_DIR/said"; then
+    say "the filesystem of $TEST_DIR has no immutable flag"
+else
+    expect_is "$(cat "$TEST_DIR/said")" ""
+    expect_is "$(lsattr -d "$MNT")" "*-i-* *"
+    expect_not touch "$MNT/lock" 2>/dev/null
+    expect leasefs --protect "$MNT" # once more
+fi
+mounts leasefs memory "$MNT"
+expect touch "$MNT/lock"
+expect_not leasefs --protect "$MNT" 2>"$TEST_DIR/said"
+expect_is "$(cat "$TEST_DIR/said")" "*cannot protect '$MNT': it is mounted: unmount it first"
+rm "$MNT/lock"
+ends umount "$MNT"
+chattr -i "$MNT" 2>/dev/null
+chmod 755 "$MNT"
+
+it "--protect refuses what is no empty directory, and ordinary users"
+: >"$MNT/file"
+expect_not leasefs --protect "$MNT" 2>"$TEST_DIR/said"
+expect_is "$(cat "$TEST_DIR/said")" "*cannot protect '$MNT': it is not empty: remove what is in it, which is no lock"
+rm "$MNT/file"
+expect_is "$(leasefs --protect "$MNT/none" 2>&1)" "*cannot protect '$MNT/none': No such file or directory"
+expect_is "$("${user[@]}" "$LEASEFS" --protect "$MNT" 2>&1)" "*run as root: an ordinary user needs a mount point that is writable"
+expect_is "$(stat -c %a "$MNT")" 755
+
 it "a living mount of another file system is mounted over, and is there again afterwards"
 mount -t tmpfs leasefs-e2e "$MNT"
 : >"$MNT/below"
