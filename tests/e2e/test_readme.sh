@@ -1,10 +1,14 @@
 #!/bin/bash
-# README.md is true: its transcripts are what happens, its picture is what was recorded, and what it links to is there.
+# README.md and docs/ are true: their transcripts are what happens, the picture is what was recorded, and what they link to
+# is there.
+#
+#   tests/e2e/test_readme.sh [DOCUMENT]...     only these documents; by default README.md and all of docs/
 #
 # Leaves the picture, recorded again, in tests/e2e/terminal.svg of the build directory: copy it to man/ when the session of
 # record.py or what it shows has changed.
 #
-# Runs in namespaces of its own, so that the host is "vm", the directory is /mnt, and a Redis server has its usual port.
+# Runs in namespaces of its own, so that the host is "vm", the directory is /mnt, the user's is /home/you, and a Redis server
+# has its usual port.
 if [ "${README_NAMESPACES:-}" != own ] && unshare --net --mount --uts true 2>/dev/null; then
     README_NAMESPACES=own exec unshare --net --mount --uts "$0" "$@"
 fi
@@ -12,64 +16,81 @@ fi
 . "$(dirname "$0")/lib.sh"
 [ "${README_NAMESPACES:-}" = own ] || skip_all "no namespaces"
 [ -n "$PYTHON" ] || skip_all "no python3"
-for program in redis-server redis-cli ip; do
+for program in redis-server redis-cli ip getfattr; do
     command -v "$program" >/dev/null || skip_all "no $program"
 done
 
 SOURCE=$(cd "$E2E_DIR/../.." && pwd)
-README=$SOURCE/README.md
 LEASERUN=${LEASERUN:-$(dirname "$LEASEFS")/leaserun}
 picture=$TEST_DIR/terminal.svg
 if [ -n "${top_builddir:-}" ]; then
     mkdir -p "$top_builddir/tests/e2e"
     picture=$(cd "$top_builddir/tests/e2e" && pwd)/terminal.svg
 fi
+documents=("$@")
+[ $# -gt 0 ] || documents=("$SOURCE/README.md" "$SOURCE"/docs/*.md)
 
-# As a newcomer has them: commands in PATH, a stock server, and the mount that quickstart makes.
+# As a newcomer has them: commands in PATH, a stock server, and stores where root's are.
 ip link set lo up
 hostname vm
-mkdir "$TEST_DIR/bin" "$TEST_DIR/server" "$TEST_DIR/cwd"
+mkdir "$TEST_DIR/bin" "$TEST_DIR/server"
 ln -s "$LEASEFS" "$TEST_DIR/bin/leasefs"
 ln -s "$LEASERUN" "$TEST_DIR/bin/leaserun"
-PATH=$TEST_DIR/bin:$PATH
+export PATH=$TEST_DIR/bin:$PATH HOME=/home/you
 start redis-server --dir "$TEST_DIR/server" --logfile "$TEST_DIR/server/log"
 expect eventually 20 grep -qs 'Ready to accept' "$TEST_DIR/server/log"
-mount --bind "$TEST_DIR/cwd" /mnt
-mkdir /mnt/locks
-mount_at /mnt/locks "local:$TEST_DIR/store" ""
-cd /mnt || exit 1
+mount -t tmpfs none /home
+mount -t tmpfs none /var/lib
 
-# as newcomers start it, in the background: it ends with its mount
-end_transcripts() {
+# The mounts that a document's commands have left, as newcomers leave them in the background.  Each ends its daemon.
+end_mounts() {
     local point
-    for point in a b; do
-        umount "/mnt/$point" || umount -l "/mnt/$point"
-    done
+    while read -r point; do
+        umount "$point" || umount -l "$point"
+    done < <(awk '$3 == "fuse.leasefs" && $2 ~ "^(/mnt|/home)/" { print $2 }' /proc/self/mounts)
 }
 
-"$PYTHON" -S -E "$E2E_DIR/transcript.py" "$README" >"$TEST_DIR/results"
-while IFS=$'\t' read -r outcome first; do
-    case $outcome in
-    pass | fail)
-        it "the transcript that begins with: $first"
-        "$outcome" "it does not print what README shows"
-        ;;
-    *) say "  $first" ;;
-    esac
-done < <(sed 's/^\t/-\t/' "$TEST_DIR/results")
-it "there are transcripts"
-expect grep -q '^pass' "$TEST_DIR/results"
-end_transcripts
+# Runs a document in empty directories, with a mount as quickstart makes it at locks/.
+run_document() { # DOCUMENT RESULTS
+    redis-cli flushall >/dev/null
+    mount -t tmpfs none /mnt
+    mkdir -p /mnt/locks "$HOME"
+    (
+        cd /mnt || exit 1
+        leasefs "local:/mnt/.store" /mnt/locks
+        "$PYTHON" -S -E "$E2E_DIR/transcript.py" "$1" >"$2"
+    )
+    end_mounts
+    umount -l /mnt
+    rm -rf "$HOME"
+}
 
-it "the picture shows what two shells do (else: cp $picture man/)"
-expect "$PYTHON" -S -E "$E2E_DIR/record.py" --check "$SOURCE/man/terminal.svg" "$picture"
+for document in "${documents[@]}"; do
+    if grep -q '^```console' "$document"; then
+        run_document "$document" "$TEST_DIR/results"
+        while IFS=$'\t' read -r outcome first; do
+            case $outcome in
+            pass | fail)
+                it "${document##*/}: the transcript that begins with: $first"
+                "$outcome" "it does not print what ${document##*/} shows"
+                ;;
+            *) say "  $first" ;;
+            esac
+        done < <(sed 's/^\t/-\t/' "$TEST_DIR/results")
+    fi
 
-it "what it links to is there"
-links=$(grep -oE '\]\([^)]*\)' "$README" | tr -d '()]')
-expect [ -n "$links" ]
-for link in $links; do
-    expect [ -e "$SOURCE/$link" ]
+    links=$(grep -oE '\]\([^)#]*' "$document" | sed 's/^](//' | grep -vE '^https?:|^$')
+    [ -n "$links" ] || continue
+    it "${document##*/}: what it links to is there"
+    for link in $links; do
+        expect [ -e "$(dirname "$document")/$link" ]
+    done
 done
+
+if [ $# -eq 0 ]; then
+    it "the picture shows what two shells do (else: cp $picture man/)"
+    expect "$PYTHON" -S -E "$E2E_DIR/record.py" --check "$SOURCE/man/terminal.svg" "$picture"
+fi
 
 cd / || exit 1
 finish
