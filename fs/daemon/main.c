@@ -315,6 +315,48 @@ static int main_protect(const char *path)
     return EXIT_SUCCESS;
 }
 
+/* What ./configure found: the key of --version --json, and the name for people. */
+static const struct main_feature {
+    const char *key, *name;
+    bool built;
+} main_features[] = {
+#ifdef HAVE_HIREDIS_SSL
+    {"tls", "TLS", true},
+#else
+    {"tls", "TLS", false},
+#endif
+#ifdef HAVE_ZOOKEEPER
+    {"zookeeper", "ZooKeeper", true},
+#else
+    {"zookeeper", "ZooKeeper", false},
+#endif
+#ifdef HAVE_POSTGRESQL
+    {"postgresql", "PostgreSQL", true},
+#else
+    {"postgresql", "PostgreSQL", false},
+#endif
+#ifdef HAVE_LIBSECCOMP
+    {"seccomp", "seccomp", true},
+#else
+    {"seccomp", "seccomp", false},
+#endif
+};
+
+static void main_print_version(bool json)
+{
+    printf(json ? "{\"version\": \"%s\", \"libfuse\": \"%s\", \"takeover\": true" : "leasefs %s (libfuse %s",
+           PACKAGE_VERSION, fuse_pkgversion());
+    for (size_t i = 0; i < G_N_ELEMENTS(main_features); i++) {
+        const struct main_feature *feature = &main_features[i];
+        if (json) {
+            printf(", \"%s\": %s", feature->key, feature->built ? "true" : "false");
+        } else {
+            printf(", %s%s", feature->built ? "" : "without ", feature->name);
+        }
+    }
+    puts(json ? "}" : ")");
+}
+
 static int main_act(const struct options *options)
 {
     if (options->show_help) {
@@ -322,12 +364,8 @@ static int main_act(const struct options *options)
         printf("%s%s%s", help, words, help_end);
         return EXIT_SUCCESS;
     }
-    if (options->show_version && options->json) {
-        printf("{\"version\": \"%s\", \"libfuse\": \"%s\", \"takeover\": true}\n", PACKAGE_VERSION, fuse_pkgversion());
-        return EXIT_SUCCESS;
-    }
     if (options->show_version) {
-        printf("leasefs %s (libfuse %s)\n", PACKAGE_VERSION, fuse_pkgversion());
+        main_print_version(options->json);
         return EXIT_SUCCESS;
     }
     if (options->print_schema) {

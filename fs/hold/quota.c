@@ -89,8 +89,8 @@ static void quota_add_content(void *arg, const struct quota_used *used)
 struct quota_left quota_left(const struct quota *quota, uid_t uid)
 {
     struct quota_used used = quota_of(quota, uid);
-    struct quota_left left = {quota_difference(quota->locks, used.locks),
-                              quota_difference(quota->content, used.content), 0};
+    struct quota_left left = {quota_difference(uid == 0 ? 0 : quota->locks, used.locks),
+                              quota_difference(uid == 0 ? 0 : quota->content, used.content), 0};
     quota_each(quota, quota_add_content, &left.used);
     return left;
 }

@@ -24,7 +24,7 @@ int duration_parse(const char *text, size_t length, int64_t *ret_ms)
             whole = whole * 10 + (text[at] - '0');
         }
     }
-    if (at == 0) {
+    if (at == 0 && !(length > 1 && text[0] == '.')) {
         return -EINVAL;
     }
     if (at < length && text[at] == '.') {
