@@ -1,7 +1,8 @@
 /* takeover: see takeover.h.
  *
- * Since Linux 6.5 the new mount goes below the old one, which is then moved aside.  Until the old daemon has ended, it
- * can be moved back.  Before 6.5, the new mount goes over the old one, which stays below it as a dead mount.
+ * Since Linux 6.5 the new mount goes below the old one, which is then detached.  Both propagate to other mount
+ * namespaces.  Until the old daemon has ended, a copy of its mount can be put back.  Before 6.5, the new mount goes
+ * over the old one, which stays below it as a dead mount.
  */
 #include "fs/daemon/takeover.h"
 
@@ -27,8 +28,7 @@
 #include "fs/options/options.h"
 
 #define TAKEOVER_END_LIMIT 5000 /* milliseconds until the old daemon must have ended */
-#define TAKEOVER_ASIDE "/run/leasefs.XXXXXX"
-#define TAKEOVER_COPIES 3 /* a journal that is copied while it grows may look damaged */
+#define TAKEOVER_COPIES 3       /* a journal that is copied while it grows may look damaged */
 
 struct takeover {
     char *path;
@@ -37,7 +37,7 @@ struct takeover {
     pid_t pid; /* of its daemon */
     int pidfd;
     GHashTable *status; /* .leasefs/status of the old mount: key -> value */
-    char *aside;        /* a private file system, with the old mount in it; NULL: that is still at its place */
+    int copy;           /* of the old mount, to put back; -1: that is still at its place */
 };
 
 static const char *takeover_fact(const struct takeover *t, const char *key)
@@ -46,13 +46,12 @@ static const char *takeover_fact(const struct takeover *t, const char *key)
     return value ? value : "";
 }
 
-static void takeover_drop_aside(char *aside)
+static void takeover_close(int *fd)
 {
-    if (aside) {
-        umount2(aside, MNT_DETACH);
-        rmdir(aside);
-        g_free(aside);
+    if (*fd >= 0) {
+        close(*fd);
     }
+    *fd = -1;
 }
 
 /* --- a: what can fail ------------------------------------------------------------ */
@@ -149,7 +148,7 @@ int takeover_begin(const struct options *options, struct takeover **ret, char *e
     }
     uid_t user = 0;
     struct takeover *t = g_new0(struct takeover, 1);
-    *t = (struct takeover){.path = g_strdup(options->mountpoint), .pidfd = -1};
+    *t = (struct takeover){.path = g_strdup(options->mountpoint), .copy = -1, .pidfd = -1};
     t->root = mountpoint_open_living(t->path, &user, error, error_size);
     int result = t->root < 0 ? t->root : user == 0 ? 0 : -EPERM;
     if (user != 0) { /* its status could name any process */
@@ -172,13 +171,9 @@ int takeover_begin(const struct options *options, struct takeover **ret, char *e
 void takeover_free(struct takeover *t)
 {
     if (t) {
-        if (t->root >= 0) {
-            close(t->root);
-        }
-        if (t->pidfd >= 0) {
-            close(t->pidfd);
-        }
-        takeover_drop_aside(t->aside);
+        takeover_close(&t->root);
+        takeover_close(&t->copy);
+        takeover_close(&t->pidfd);
         g_clear_pointer(&t->status, g_hash_table_unref);
         g_free(t->path);
         g_free(t);
@@ -220,38 +215,19 @@ int takeover_check_store(const struct takeover *t, const struct options *options
 
 /* --- b: the switch ------------------------------------------------------------------ */
 
-/* The kernel moves no mount out of one that other namespaces share. */
-static char *takeover_make_aside(void)
-{
-    char *aside = g_strdup(TAKEOVER_ASIDE);
-    if (!mkdtemp(aside)) {
-        g_free(aside);
-        return NULL;
-    }
-    g_autofree char *old = g_build_filename(aside, "old", NULL);
-    if (mount("leasefs", aside, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") < 0 ||
-        mount(NULL, aside, NULL, MS_PRIVATE, NULL) < 0 || mkdir(old, 0700) < 0) {
-        takeover_drop_aside(aside);
-        return NULL;
-    }
-    return aside;
-}
-
 /* False: the old mount is still on top. */
 static bool takeover_exchange(struct takeover *t, int tree)
 {
-    struct mount_attr private = {.propagation = MS_PRIVATE};
-    if (move_mount(tree, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_BENEATH) < 0) {
-        return false;
-    }
-    char *aside = takeover_make_aside();
-    g_autofree char *old = aside ? g_build_filename(aside, "old", NULL) : NULL;
-    if (aside && mount_setattr(tree, "", AT_EMPTY_PATH, &private, sizeof private) == 0 &&
-        move_mount(t->root, "", AT_FDCWD, old, MOVE_MOUNT_F_EMPTY_PATH) == 0) {
-        t->aside = aside;
+    g_autofree char *old = g_strdup_printf("/proc/self/fd/%d", t->root);
+    int copy = open_tree(t->root, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (copy >= 0 && move_mount(tree, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_BENEATH) == 0 &&
+        umount2(old, MNT_DETACH) == 0) {
+        t->copy = copy;
         return true;
     }
-    takeover_drop_aside(aside);
+    if (copy >= 0) {
+        close(copy);
+    }
     return false;
 }
 
@@ -278,16 +254,13 @@ int takeover_switch(struct takeover *t, const char *stage, char *error, size_t e
     return result;
 }
 
-/* The old mount goes below the new one, which is then detached, so that there is always a mount.  Where it cannot go
- * there it goes on top. */
+/* The old mount goes below the new one, which is then detached, so that there is always a mount. */
 static void takeover_undo(struct takeover *t)
 {
-    bool below =
-        t->aside && move_mount(t->root, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_BENEATH) == 0;
-    int result = t->aside && !below ? move_mount(t->root, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH)
-                                    : umount2(t->path, MNT_DETACH | UMOUNT_NOFOLLOW);
-    if (result < 0) {
+    if (t->copy >= 0 && move_mount(t->copy, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_BENEATH) < 0) {
         log_error("cannot put the old mount back to %s: %s", t->path, g_strerror(errno));
+    } else if (umount2(t->path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0) {
+        log_error("cannot detach the new mount from %s: %s", t->path, g_strerror(errno));
     }
 }
 
@@ -327,10 +300,8 @@ int takeover_await_end(struct takeover *t, int manager, char *error, size_t erro
                  t->path, (int)t->pid);
         return -ETIMEDOUT;
     }
-    takeover_drop_aside(t->aside);
-    t->aside = NULL;
-    close(t->root); /* or this process would be one that has a file of the old mount open */
-    t->root = -1;
+    takeover_close(&t->root); /* or this process would be one that has a file of the old mount open */
+    takeover_close(&t->copy);
     log_info("mounted at %s in place of process %d (version %s)", t->path, (int)t->pid, takeover_fact(t, "version"));
     return 0;
 }

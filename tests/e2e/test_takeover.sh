@@ -114,11 +114,12 @@ mkdir "$TEST_DIR/empty"
 expect_re "$("$LEASEFS" -o takeover "$store" "$TEST_DIR/empty" 2>&1)" 'no leasefs that answers is mounted'
 
 it "an old daemon that does not end keeps its mount"
-# It is stopped when its mount has been moved aside.
+# It is stopped when the new mount is in its place.
+old=$(grep " $point " /proc/self/mountinfo)
 "$LEASEFS" -f -o takeover,$OPTIONS "$store" "$point" >"$TEST_DIR/late" 2>&1 &
 late=$!
 started+=("$late")
-while ! grep -q ' /run/leasefs[^ ]*/old ' /proc/self/mountinfo && ! gone "$late"; do :; done
+while [[ $(</proc/self/mountinfo) == *"$old"* ]] && ! gone "$late"; do :; done
 kill -STOP "$DAEMON"
 if ! gone "$DAEMON"; then
     expect eventually 20 gone "$late"
@@ -158,5 +159,33 @@ mount_index "$point"
 expect umount "$point" # it is no child of this shell, which could tell its exit status
 expect eventually 5 gone "$DAEMON"
 mount_daemons[INDEX]=
-expect_not grep -q "leasefs.*/old " /proc/self/mountinfo
+
+it "other mount namespaces see the new mount, if this one propagates to them"
+mkdir "$TEST_DIR/spaces"
+mount -t tmpfs leasefs-test "$TEST_DIR/spaces"
+mount --make-shared "$TEST_DIR/spaces"
+mkdir "$TEST_DIR/spaces/m"
+store=local:$TEST_DIR/spaces.store
+mount_at "$TEST_DIR/spaces/m" "$store" $OPTIONS
+point=$MNT
+declare -A space=()
+apart() { ! [ "/proc/$1/ns/mnt" -ef /proc/self/ns/mnt ]; }
+for kind in shared slave private; do
+    start unshare --mount --propagation "$kind" sleep 300
+    space[$kind]=$STARTED
+    expect eventually 5 apart "$STARTED"
+done
+expect touch "$MNT/kept"
+for i in 1 2; do
+    takeover
+    for kind in shared slave; do
+        expect nsenter --mount --target "${space[$kind]}" test -e "$MNT/kept"
+        if sees_beneath; then expect_is "$(grep -c " $MNT " "/proc/${space[$kind]}/mountinfo")" 1; fi
+    done
+    expect_not nsenter --mount --target "${space[private]}" test -e "$MNT/kept"
+done
+expect rm "$MNT/kept"
+for kind in "${!space[@]}"; do end_process "${space[$kind]}"; done
+expect unmount "$MNT"
+umount "$TEST_DIR/spaces"
 finish
