@@ -1,6 +1,6 @@
 #!/bin/bash
-# README.md and docs/ are true: their transcripts are what happens, the picture is what was recorded, and what they link to
-# is there.
+# README.md and docs/ are true: their transcripts are what happens, the scripts that they quote are the recipes, the picture is
+# what was recorded, and what they link to is there.
 #
 #   tests/e2e/test_readme.sh [DOCUMENT]...     only these documents; by default README.md and all of docs/
 #
@@ -37,6 +37,7 @@ mkdir "$TEST_DIR/bin" "$TEST_DIR/server"
 ln -s "$LEASEFS" "$TEST_DIR/bin/leasefs"
 ln -s "$LEASERUN" "$TEST_DIR/bin/leaserun"
 export PATH=$TEST_DIR/bin:$PATH HOME=/home/you
+unset MAKEFLAGS MAKELEVEL MFLAGS # of make check; a document runs make, too
 start redis-server --dir "$TEST_DIR/server" --logfile "$TEST_DIR/server/log"
 expect eventually 20 grep -qs 'Ready to accept' "$TEST_DIR/server/log"
 mount -t tmpfs none /home
@@ -77,6 +78,11 @@ for document in "${documents[@]}"; do
             *) say "  $first" ;;
             esac
         done < <(sed 's/^\t/-\t/' "$TEST_DIR/results")
+    fi
+
+    if grep -q '^```sh' "$document"; then
+        it "${document##*/}: a script that it quotes is the one of recipes/ with that name"
+        expect "$PYTHON" -S -E "$E2E_DIR/quoted.py" "$document" "$E2E_DIR/recipes"
     fi
 
     links=$(grep -oE '\]\([^)#]*' "$document" | sed 's/^](//' | grep -vE '^https?:|^$')

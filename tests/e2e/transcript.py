@@ -2,7 +2,8 @@
 """transcript.py DOCUMENT: runs the ```console blocks of a Markdown document, and compares what they print.
 
 Each block has a shell of its own, in the current directory.  A line "$ COMMAND" is typed when what stands before it has been
-printed, comments and "&" included; all else is what must be printed, in this order, up to the next command.  Numbers of four
+printed, comments and "&" included; lines "> MORE" below it are the rest of a command of several lines; all else is what must
+be printed, in this order, up to the next command.  Numbers of four
 digits or more and seconds with decimals may differ.  For each block a line "pass" or "fail", a tab and its first command;
 after a failure the expected and the actual text, each line after a tab."""
 
@@ -24,6 +25,8 @@ def blocks(document):
         for line in text.splitlines():
             if line.startswith("$ "):
                 steps.append((line[2:], []))
+            elif line[:1] == ">" and not steps[-1][1]:
+                steps[-1] = (f"{steps[-1][0]}\n{line[2:]}", [])
             else:
                 steps[-1][1].append(line)
         yield steps
@@ -78,7 +81,7 @@ def main():
                 break
         got += shell.end()
         good = [same(line) for line in wanted] == [same(line) for line in got]
-        print(f"{'pass' if good else 'fail'}\t{steps[0][0]}", flush=True)
+        print(f"{'pass' if good else 'fail'}\t{steps[0][0].splitlines()[0]}", flush=True)
         if not good:
             failed += 1
             print("".join(f"\t{what}: {line}\n" for what, text in (("expected", wanted), ("got", got)) for line in text), end="")
