@@ -83,7 +83,7 @@ static int takeover_find_daemon(struct takeover *t, char *error, size_t error_si
     t->pid = (pid_t)strtol(takeover_fact(t, "pid"), NULL, 10);
     g_autofree char *name = g_strdup_printf("/proc/%d/comm", t->pid), *command = NULL;
     t->pidfd = t->pid > 0 ? (int)syscall(SYS_pidfd_open, t->pid, 0) : -1;
-    if (t->pidfd < 0 || !g_file_get_contents(name, &command, NULL, NULL) || !g_str_has_prefix(command, "leasefs")) {
+    if (t->pidfd < 0 || !g_file_get_contents(name, &command, NULL, NULL) || !strstr(command, "leasefs")) {
         snprintf(error, error_size, "process %d, the daemon of %s, is not in this pid namespace: take over there",
                  (int)t->pid, t->path);
         return -ESRCH;
