@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """record.py [--check SVG] OUTPUT: records the session of README's picture, and draws it.
 
-Two shells, each on a terminal of its own, type the commands of SESSION at a mount that the first of them makes: leasefs
-must be in PATH.  What they print is drawn into OUTPUT as SVG, a row for each line in the order in which the lines came, and
+Two shells, each on a terminal of its own, type the commands of SESSION, each at a mount of its own, as on two hosts: leasefs
+must be in PATH, and "db" a Redis server that is safe enough for no warnings.  What they print is drawn into OUTPUT as SVG, a row for each line in the order in which the lines came, and
 appears at the times at which it came; a renderer without animation shows all of it.  With --check, the texts of the picture
 SVG must be those that were recorded now.  It promises to unmount what was mounted, whatever happens."""
 
@@ -20,12 +20,12 @@ from xml.sax.saxutils import escape, unescape
 LIMIT = 20  # seconds to wait for anything
 READING = 1.1  # seconds that the picture waits before each command
 PROMPT = b"$ "
-PANES = ("one shell", "another shell")
+PANES = ("host A", "host B")
 
 # Pane, command, and what goes before the next command: its prompt, that of both panes, or a waiter in the queue of the lock.
 SESSION = (
-    (0, "leasefs -o ttl=3 memory locks && cd locks", "prompt"),
-    (1, "cd locks", "prompt"),
+    (0, "leasefs -o ttl=3 redis://db locks && cd locks", "prompt"),
+    (1, "leasefs -o ttl=3 redis://db locks && cd locks", "prompt"),
     (0, "touch build && echo 'it is mine'", "prompt"),
     (1, "touch build", "prompt"),
     (1, "rm -f build", "prompt"),
@@ -89,7 +89,7 @@ def record(shells, directory):
 
     def waiters():
         try:
-            return int(os.getxattr(os.path.join(directory, "locks/build"), "user.lease.waiters"))
+            return int(os.getxattr(os.path.join(directory, "0/locks/build"), "user.lease.waiters"))
         except OSError:
             return 0
 
@@ -149,7 +149,7 @@ def draw(lines):
     height = TOP + placed[-1][0] * ROW + 20
     width = 2 * PANE + GAP
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" width="{width:g}" height="{height}">',
-           "<title>Two shells and one lock, as recorded by tests/e2e/record.py</title>", f"<style>{STYLE}</style>"]
+           "<title>Two hosts and one lock, as recorded by tests/e2e/record.py</title>", f"<style>{STYLE}</style>"]
     for pane, title in enumerate(PANES):
         x = pane * (PANE + GAP)
         out += [f'<rect x="{x + 0.5:g}" y="0.5" width="{PANE - 1:g}" height="{height - 1}" rx="8" fill="#0d1117" stroke="#484f58"/>',
@@ -187,15 +187,16 @@ def main():
     parser.add_argument("output")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        mount = os.path.join(directory, "locks")
-        os.mkdir(mount)
-        shells = [Shell(directory) for _ in PANES]
+        mounts = [os.path.join(directory, str(pane), "locks") for pane in range(len(PANES))]
+        for mount in mounts:
+            os.makedirs(mount)
+        shells = [Shell(os.path.dirname(mount)) for mount in mounts]
         try:
             lines = record(shells, directory)
         finally:
             for shell in shells:
                 shell.end()
-            if os.path.ismount(mount):
+            for mount in filter(os.path.ismount, mounts):
                 subprocess.run(["umount", mount], check=True)
     with open(arguments.output, "w", encoding="utf-8") as output:
         output.write(draw(lines))

@@ -3,9 +3,9 @@
 
 Each block has a shell of its own, in the current directory.  A line "$ COMMAND" is typed when what stands before it has been
 printed, comments and "&" included; lines "> MORE" below it are the rest of a command of several lines; all else is what must
-be printed, in this order, up to the next command.  Numbers of four
-digits or more and seconds with decimals may differ.  For each block a line "pass" or "fail", a tab and its first command;
-after a failure the expected and the actual text, each line after a tab."""
+be printed, in this order, up to the next command.  Times, process ids, other numbers of four digits or more and seconds
+with decimals may differ.  For each block a line "pass" or "fail", a tab and its first command; after a failure the expected
+and the actual text, each line after a tab."""
 
 import os
 import re
@@ -20,9 +20,10 @@ DONE = "\x1e"
 
 def blocks(document):
     """A list of (command, expected lines) for each block."""
-    for text in re.findall(r"(?ms)^```console\n(.*?)^```", document):
+    for indent, text in re.findall(r"(?ms)^( *)```console\n(.*?)^ *```", document):
         steps = []
         for line in text.splitlines():
+            line = line.removeprefix(indent)
             if line.startswith("$ "):
                 steps.append((line[2:], []))
             elif line[:1] == ">" and not steps[-1][1]:
@@ -33,7 +34,10 @@ def blocks(document):
 
 
 def same(text):
-    return re.sub(r"\d{4,}", "N", re.sub(r"\d+\.\d{3}\b", "S", re.sub(r"[ \t]+", " ", text)))
+    for pattern, mark in ((r"[ \t]+", " "), (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "T"), (r"\b(pid|vm) \d+", r"\1 N"), (r"\d+\.\d{3}\b", "S"),
+                          (r"\d{4,}", "N")):
+        text = re.sub(pattern, mark, text)
+    return text
 
 
 class Shell:

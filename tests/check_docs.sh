@@ -1,0 +1,56 @@
+#!/bin/sh
+# README.md and docs/: the pictures are those that their script draws, a table fits a page, and links lead somewhere.
+set -eu
+cd "${top_srcdir:-$(dirname "$0")/..}"
+
+if ! command -v python3 >/dev/null; then
+    echo "1..0 # SKIP no python3"
+    exit 0
+fi
+
+failed=0
+tell() { # NUMBER COMPLAINTS DESCRIPTION
+    if [ -z "$2" ]; then
+        echo "ok $1 - $3"
+    else
+        echo "not ok $1 - $3"
+        echo "$2" | sed 's/^/# /'
+        failed=1
+    fi
+}
+
+tell 1 "$(tests/draw_pictures.py --check 2>&1 || :)" "the pictures are as tests/draw_pictures.py draws them"
+
+tell 2 "$(python3 - README.md docs/*.md <<'END'
+import sys
+for name in sys.argv[1:]:
+    for number, line in enumerate(open(name, encoding="utf-8"), 1):
+        if line.lstrip().startswith("|") and len(line.rstrip()) > 100:
+            print(f"{name}:{number}: a table is {len(line.rstrip())} columns wide, more than 100")
+END
+)" "no table is wider than 100 columns"
+
+tell 3 "$(python3 - README.md CONTRIBUTING.md docs/*.md <<'END'
+import pathlib, re, sys
+def anchors(path):
+    """Those of the headings of a Markdown file, as GitHub makes them."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```", "", path.read_text(encoding="utf-8"))
+    heads = re.findall(r"(?m)^#+ +(.*)$", text)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+for name in sys.argv[1:]:
+    file = pathlib.Path(name)
+    text = re.sub(r"(?ms)^ *```.*?^ *```", "", file.read_text(encoding="utf-8"))
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"https?:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        path = file.parent / target if target else file
+        if not path.exists():
+            print(f"{name}: {link}: there is no such file")
+        elif anchor and path.suffix == ".md" and anchor not in anchors(path):
+            print(f"{name}: {link}: there is no such heading")
+END
+)" "what they link to is there"
+
+echo 1..3
+exit $failed
