@@ -1380,6 +1380,21 @@ static void good_probe_of_a_guard(struct world *w)
     judge_answer(w->judge, &(struct judge_answer){.id = breaks, .when = w->now += JUDGE_MS});
 }
 
+/* A process that closes the file gives up its record locks, but the guard goes on, as a child has the file open. */
+static void good_guard_of_a_record_lock(struct world *w)
+{
+    uint64_t file = reads(w, CHILD);
+    judge_fork(w->judge, w->now += JUDGE_MS, 20, CHILD, 120, 1000, 100);
+    record(w, CHILD, file, JUDGE_SHARE, 0, JUDGE_BYTES_MAX, 0);
+    does(w, BY(CHILD, file, SETXATTR, .target = "user.lease.guard", .value = "2", .size = 1), 0);
+    does(w, ON(OTHER, "L", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1), 0);
+    does(w, BY(CHILD, file, CLOSE), 0);
+    passes(w, JUDGE_SECOND);
+    uint64_t shared = flocks(w, OTHER, JUDGE_SHARE, 0);
+    attribute(w, OTHER, shared, "user.lease.token", "8");
+    attribute(w, SHELL, reads(w, SHELL), "user.lease.token", "7");
+}
+
 static void bad_token_grows(struct world *w)
 {
     attribute(w, SHELL, exclusive(w, SHELL, 0), "user.lease.token", "7");
@@ -2026,6 +2041,21 @@ static void bad_kept_cut(struct world *w)
 
 /* --- a server that forgot ----------------------------------------------------------------- */
 
+/* A release by token whose caller was killed ends what the lock was converted to meanwhile. */
+static void good_release_behind_a_conversion(struct world *w)
+{
+    uint64_t file = flocks(w, SHELL, 0, 0);
+    judge_fork(w->judge, w->now += JUDGE_MS, 20, REMOTE, 120, 1000, 100);
+    attribute(w, SHELL, file, "user.lease.token", "7");
+    struct judge_call release = ON(20, "L", SETXATTR, .target = "user.lease.release", .value = "7", .size = 1);
+    release.mount = 1;
+    begin(w, release);
+    judge_exit(w->judge, w->now += JUDGE_MS, 20, 9);
+    does(w, BY(SHELL, file, FLOCK, .flags = JUDGE_SHARE), 0);
+    passes(w, JUDGE_SECOND);
+    exclusive(w, REMOTE, 0);
+}
+
 static void good_restored_too_late(struct world *w)
 {
     uint64_t mine = flocks(w, REMOTE, 0, 0);
@@ -2244,6 +2274,7 @@ static const struct {
     {bad_delay, JUDGE_DELAY},
     {bad_guard, JUDGE_GUARD},
     {good_guard, JUDGE_RULES},
+    {good_guard_of_a_record_lock, JUDGE_RULES},
     {good_probe_of_a_guard, JUDGE_RULES},
     {bad_token_grows, JUDGE_TOKEN_GROWS},
     {bad_token_reused, JUDGE_TOKEN_REUSED},
@@ -2268,6 +2299,7 @@ static const struct {
     {bad_stuck_behind_a_grace_period, JUDGE_STUCK},
     {good_prompt, JUDGE_RULES},
     {bad_prompt, JUDGE_PROMPT},
+    {good_release_behind_a_conversion, JUDGE_RULES},
     {good_restored_too_late, JUDGE_RULES},
     {bad_granted_while_restored, JUDGE_EXCLUSIVE},
     {bad_granted_while_away, JUDGE_EXCLUSIVE},

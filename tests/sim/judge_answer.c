@@ -59,7 +59,8 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
     /* A conversion that is refused or interrupted leaves the lock as it was. */
     bool kept = converts && error == EINTR && mount_calm(judge, request->mount, request->when);
     guint targets = 0;
-    if (breaks && outcome == UNKNOWN && judge->options.remote) { /* its request waits for the server, 5 s */
+    if ((breaks || releases) && outcome == UNKNOWN && judge->options.remote) {
+        /* its request waits for the server, 5 s; a release meets what the lock is converted to meanwhile, too */
         call->name->late_break = judge->now + 6 * JUDGE_SECOND;
     }
     for (guint i = 0; i < call->ending->len; i++) {
@@ -131,7 +132,8 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
                 name_only(judge, call->name, request->when) == hold) {
                 hold->claim.handle->released = judge->now;
             }
-            int64_t guard = breaks || releases ? name_guard(judge, hold->name) : 0;
+            /* a guard goes on when its process gives up record locks: until nobody has the file open */
+            int64_t guard = breaks || releases || hold->broken ? name_guard(judge, hold->name) : 0;
             judge_hold_end(judge, hold, request->when, certainly ? judge->now + guard : JUDGE_NEVER, true);
             call_spends(hold, request->operation);
         } else if (outcome == UNKNOWN && !kept) {
