@@ -305,8 +305,13 @@ static void procedure_fill_rename(struct redis_call *call, const struct remote_r
 static void procedure_read_word(const struct remote_request *request, const struct redis_answer *given,
                                 struct remote_answer *answer, struct procedure_values *values)
 {
+    struct redis *r = redis_of(request);
     (void)values;
-    answer->result = redis_result(redis_of(request), given);
+    answer->result = redis_result(r, given);
+    if (answer->result == BACKEND_STALE &&
+        epoch_is_closed(&r->epoch)) { /* not restored yet, as the server is full, say */
+        answer->result = BACKEND_UNREACHABLE;
+    }
     redis_fence(given->reply, 1, &answer->fence); /* of rename */
 }
 

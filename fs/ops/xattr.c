@@ -77,7 +77,11 @@ static char *xattr_get_state(struct request *r, const struct backend_info *info)
     if (xattr_caller_is_idle(r)) {
         return g_strdup("free");
     }
-    /* of a ticket of another mount only the store knows */
+    /* of a ticket of another mount only the store knows; a store that lost its data has not got this mount's back yet
+     */
+    if (info->type == BACKEND_NOTHING && hold_find_first(r->node)) {
+        return g_strdup("held");
+    }
     bool held = info->ticket ? info->ticket->held : info->holders > 0 || !xattr_is_ticket(r->node, info);
     bool waits = info->type == BACKEND_LOCK && !held;
     return g_strdup(waits ? "waiting" : info->type == BACKEND_LOCK ? "held" : "free");

@@ -380,6 +380,24 @@ START_TEST(each_grant_that_is_ended_before_it_is_reported_waits_on)
 }
 END_TEST
 
+/* Its mount has not restored it there yet. */
+START_TEST(lock_that_its_store_has_forgotten_is_held)
+{
+    size_t size;
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    fake_backend_hold(w->fake, FAKE_STAT, true);
+    uint64_t state = wire_getxattr(w, a.node, "user.lease.state");
+    wire_turn(w);
+    fake_backend_refuse(w->fake, FAKE_STAT, 0, BACKEND_OK); /* nothing is there */
+    ck_assert_int_eq(wire_result(w, state), 0);
+    const char *value = wire_data(w, state, &size);
+    ck_assert_mem_eq(value, "held", MAX(size, 4));
+    fake_backend_hold(w->fake, FAKE_STAT, false);
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    check_free(_i);
+}
+END_TEST
+
 START_TEST(each_broken_lock_is_lost_to_its_handle)
 {
     ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
@@ -586,6 +604,7 @@ int main(void)
     tcase_add_loop_test(cases, each_waiter_gets_what_another_mount_leaves, 0, KINDS);
     tcase_add_loop_test(cases, each_grant_that_is_ended_before_it_is_reported_waits_on, 0, KINDS);
     tcase_add_loop_test(cases, each_broken_lock_is_lost_to_its_handle, 0, KINDS);
+    tcase_add_loop_test(cases, lock_that_its_store_has_forgotten_is_held, 0, KINDS);
     tcase_add_loop_test(cases, each_interrupt_is_obeyed_while_the_loop_is_busy, 0, KINDS);
     tcase_add_test(cases, interrupted_open_takes_nothing);
     tcase_add_test(cases, interrupted_open_with_a_pending_claim_gives_back);

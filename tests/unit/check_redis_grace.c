@@ -529,6 +529,33 @@ START_TEST(nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets)
 }
 END_TEST
 
+/* A full server refuses what is put back, but the term runs on: a change is refused, and not told as the lock's loss.
+ */
+START_TEST(full_server_that_forgot_loses_no_lock_while_there_is_room_again_in_time)
+{
+    GBytes *content = g_bytes_new_static("text", 4);
+    struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = content};
+    struct hosts_done refused = {0}, written = {0};
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
+
+    redis_server_do(hosts_server, "CONFIG SET maxmemory 1");
+    redis_server_do(hosts_server, "FLUSHALL");
+    HOSTS_UNTIL(is_closed(0));
+    backend_set(hosts_mount(0), holder->ticket, &change, hosts_on_done, &refused);
+    HOSTS_UNTIL(refused.called);
+    ck_assert_int_eq(refused.result, BACKEND_UNREACHABLE);
+    ck_assert_uint_eq(holder->ended, 0);
+    redis_server_do(hosts_server, "CONFIG SET maxmemory 0");
+    HOSTS_UNTIL(counted(0, "reclaimed: ") == 1);
+    backend_set(hosts_mount(0), holder->ticket, &change, hosts_on_done, &written);
+    HOSTS_UNTIL(written.called);
+    ck_assert_int_eq(written.result, BACKEND_OK);
+    hosts_until_open(0);
+    assert_holds_until_released(holder, 1);
+    g_bytes_unref(content);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_grace");
@@ -550,6 +577,7 @@ int main(void)
     tcase_add_loop_test(tcase, shared_place_in_a_queue_becomes_exclusive_when_all_is_put_back, 0, G_N_ELEMENTS(ways));
     tcase_add_test(tcase, mount_that_comes_back_to_a_restarted_server_ends_nobodys_connection);
     tcase_add_test(tcase, nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets);
+    tcase_add_test(tcase, full_server_that_forgot_loses_no_lock_while_there_is_room_again_in_time);
     suite_add_tcase(suite, tcase);
     tcase_set_timeout(away, 120);
     tcase_add_checked_fixture(away, setup_proxies, teardown_proxies);
