@@ -1027,7 +1027,7 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
     } else if (outcome == REFUSED) {
         call_refused(judge, call, answer->error);
     }
-    if (answer->error == EIO) {
+    if (answer->error == EIO || answer->error == ENOLCK) {
         call_failed(call);
     }
     if (outcome != DONE && operation == JUDGE_CLOSE && answer->error != -1) {

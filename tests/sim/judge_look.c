@@ -57,8 +57,9 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
     bool calm = mount_calm(judge, request->mount, request->when);
     switch (error) {
     case ENOLCK: /* or it was granted, and broken before it was reported */
-        return !calm || ((request->operation == JUDGE_FLOCK || request->operation == JUDGE_SETLK) &&
-                         (call->name->broken >= request->when || name_is_being_broken(call->name)));
+        return !calm || (request->operation == JUDGE_CLOSE && call->handle->failed) ||
+               ((request->operation == JUDGE_FLOCK || request->operation == JUDGE_SETLK) &&
+                (call->name->broken >= request->when || name_is_being_broken(call->name)));
     case EIO:
         return !calm || (request->operation == JUDGE_CLOSE && call->handle->failed);
     case ENOTCONN:

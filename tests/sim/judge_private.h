@@ -74,7 +74,7 @@ struct handle {
     bool again;             /* its file may have its name again, after another file */
     bool went;              /* and may have moved with that other file */
     bool spent;             /* its lock was ended by name or token */
-    bool failed;            /* a call through it perhaps returned EIO */
+    bool failed;            /* a call through it perhaps returned EIO or ENOLCK */
     int64_t flocked;        /* when a flock through it last succeeded */
     struct process *flocked_by;
     bool too_large;   /* a write through it was */
