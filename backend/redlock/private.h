@@ -186,6 +186,7 @@ struct redlock_flow {
             uint64_t fence;
             clock_ms deadline; /* of what the first round has won */
         } acquire;
+        struct remote_batch *renewals;
         struct {
             bool holder_read; /* from the servers */
         } revoke;
@@ -303,6 +304,7 @@ void redlock_recover_exclude(struct redlock *r, const char *id);
 
 /* See struct remote_store. */
 uint64_t redlock_tickets_send(struct remote_request *request, struct remote_ticket *t, int64_t timeout);
+void redlock_tickets_renew(struct remote *remote, struct remote_batch *batch);
 void redlock_tickets_forget(struct remote *remote, uint64_t request);
 
 #endif

@@ -229,6 +229,7 @@ static const struct remote_store store = {
     .is_up = redlock_is_up,
     .allows_name = redlock_allows_name,
     .send = redlock_tickets_send,
+    .renew = redlock_tickets_renew,
     .forget = redlock_tickets_forget,
     .heartbeat = redlock_acquire_heartbeat,
     .on_waiting = redlock_on_waiting,

@@ -12,6 +12,10 @@ const struct redis_script redlock_scripts[REDLOCK_SCRIPTS] = {
 #include "backend/redlock/script/head.inc"
 #include "backend/redlock/script/hold.inc"
     },
+    [REDLOCK_RENEW] = {"renew",
+#include "backend/redlock/script/head.inc"
+#include "backend/redlock/script/renew.inc"
+    },
     [REDLOCK_RELEASE] = {"release",
 #include "backend/redlock/script/head.inc"
 #include "backend/redlock/script/release.inc"

@@ -8,6 +8,7 @@
 enum redlock_script_id {
     REDLOCK_ACQUIRE,
     REDLOCK_HOLD,
+    REDLOCK_RENEW,
     REDLOCK_RELEASE,
     REDLOCK_LOOK,
     REDLOCK_LIST,

@@ -212,6 +212,98 @@ static void tickets_convert(struct redlock_flow *flow)
     }
 }
 
+/* --- many renewals --- */
+
+/* Its record is not about to change, and describes no other ticket. */
+static bool tickets_may_be_in_batch(const struct remote_request *request, const struct remote_ticket *t)
+{
+    bool only = t && LIST_FIRST(&t->lock->tickets) == t && !LIST_NEXT(t, link);
+    return request->procedure == REMOTE_RENEW && only && request->background_cost > 0 &&
+           !request->renewal.verify_only && request->renewal.left == request->ttl &&
+           redlock_hold_find((struct redlock *)request->r, t->id);
+}
+
+static void tickets_renew_in_full(struct remote_request *request)
+{
+    tickets_write(redlock_flow_new((struct redlock *)request->r, request, request->name));
+}
+
+/* How many servers have renewed lock `i` of the batch, and how many have answered that they have not. */
+static void tickets_count_renewed(const struct redlock_flow *flow, unsigned i, unsigned *ret_renewed,
+                                  unsigned *ret_others)
+{
+    *ret_renewed = *ret_others = 0;
+    for (unsigned server = 0; server < flow->r->count; server++) {
+        const char *digits = redlock_ballot_text(&flow->poll->ballots[server], 1);
+        bool answered = strlen(digits) == flow->renewals->count;
+        *ret_renewed += answered && digits[i] == '1';
+        *ret_others += answered && digits[i] != '1';
+    }
+}
+
+/* Each lock is answered as soon as a majority has renewed it, since a server that is cut off may take longer than a
+ * short term has left.  A lock that a server has not renewed is renewed alone, which gives it the key again, or finds
+ * that the lock is lost. */
+static void tickets_on_batch(struct redlock_flow *flow)
+{
+    struct redlock *r = flow->r;
+    struct remote_batch *batch = flow->renewals;
+    const struct redlock_poll *poll = flow->poll;
+    clock_ms sent = redlock_poll_sent(poll, "ok");
+    unsigned majority = vote_majority(r->count), renewed, others;
+    for (unsigned i = 0; i < batch->count; i++) {
+        struct remote_request *request = batch->requests[i];
+        struct remote_ticket *t = remote_ticket_find(&r->remote, batch->ids[i]); /* ids[i] is "" if it went on alone */
+        tickets_count_renewed(flow, i, &renewed, &others);
+        if (!request) {
+            if (others > 0 && poll->open == 0 && t && t->state == REMOTE_HELD) {
+                remote_verify_in_background(&r->remote, t); /* the server answered behind the majority */
+            }
+        } else if (others > 0) {
+            batch->requests[i] = NULL;
+            batch->ids[i][0] = '\0';
+            tickets_renew_in_full(request);
+        } else if (renewed >= majority || renewed + poll->open < majority) {
+            bool late = t && clock_now() >= t->head.deadline; /* another may have held it since */
+            batch->requests[i] = NULL;
+            remote_request_answer(request,
+                                  renewed < majority ? BACKEND_UNREACHABLE
+                                  : late             ? BACKEND_STALE
+                                                     : BACKEND_OK,
+                                  sent);
+        }
+    }
+    if (poll->open == 0) {
+        remote_batch_free(batch);
+        redlock_flow_end(flow, true);
+    }
+}
+
+void redlock_tickets_renew(struct remote *remote, struct remote_batch *batch)
+{
+    struct redlock *r = (struct redlock *)remote;
+    struct redlock_flow *flow = redlock_flow_new(r, NULL, NULL);
+    int64_t shortest = INT64_MAX;
+    flow->renewals = batch;
+    for (unsigned i = 0; i < batch->count; i++) {
+        redlock_poll_key(r, 0, batch->requests[i]->name);
+        redlock_poll_key(r, 'R', batch->requests[i]->name);
+        redlock_poll_key(r, 'N', batch->requests[i]->name);
+    }
+    redlock_poll_fill_notes(r);
+    for (unsigned i = 0; i < batch->count; i++) {
+        const struct remote_request *request = batch->requests[i];
+        const struct remote_ticket *t = remote_ticket_find(remote, request->id);
+        const struct redlock_hold *hold = redlock_hold_find(r, request->id);
+        redlock_poll_text(r, hold ? hold->id : "");
+        redlock_poll_number(r, request->ttl);
+        redlock_poll_number(r, hold ? (int64_t)hold->revision : 0);
+        redlock_poll_number(r, t ? (int64_t)t->head.fence : 0);
+        shortest = MIN(shortest, request->ttl);
+    }
+    redlock_flow_poll(flow, REDLOCK_RENEW, redlock_flow_timeout(r, shortest), tickets_on_batch);
+}
+
 /* --- procedures --- */
 
 uint64_t redlock_tickets_send(struct remote_request *request, struct remote_ticket *t, int64_t timeout)
@@ -231,6 +323,10 @@ uint64_t redlock_tickets_send(struct remote_request *request, struct remote_tick
         [REMOTE_SET_DIRECTORY] = redlock_set_directory,
     };
     struct redlock *r = (struct redlock *)request->r;
+    if (tickets_may_be_in_batch(request, t)) {
+        remote_batch_add(request->r, request);
+        return 0;
+    }
     struct redlock_flow *flow = redlock_flow_new(r, request, t ? t->lock->name : request->name);
     flow->tried_until = timeout ? clock_now() + timeout : 0;
     begin[request->procedure](flow);

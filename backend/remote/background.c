@@ -260,6 +260,7 @@ void remote_batch_add(struct remote *r, struct remote_request *request)
         r->batching.data = r;
         ev_feed_event(r->loop, &r->batching, EV_CUSTOM);
     }
+    g_strlcpy(r->batch->ids[r->batch->count], request->id, REMOTE_ID_SIZE);
     r->batch->requests[r->batch->count++] = request;
     if (r->batch->count == REMOTE_RENEWALS_MAX) {
         background_send_batch(r);

@@ -249,6 +249,7 @@ struct remote_batch {
     struct remote *r;
     unsigned count; /* at least 1 */
     struct remote_request *requests[REMOTE_RENEWALS_MAX];
+    char ids[REMOTE_RENEWALS_MAX][REMOTE_ID_SIZE]; /* of their tickets, also when a request is answered and freed */
 };
 
 /* What a store gives.  Every member is set unless it says NULL. */

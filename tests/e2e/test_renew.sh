@@ -1,5 +1,5 @@
 #!/bin/bash
-# Renewals of many leases go to a Redis server in batches, and a lease that is lost in a batch is lost alone.
+# Renewals of many leases go to Redis servers in batches, and a lease that is lost in a batch is lost alone.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=redis.sh
@@ -62,4 +62,22 @@ redis_start --appendonly yes --appendfsync always
 mount_redis ttl=$TTL
 tests Redis 200
 
+servers=redlock://127.0.0.1:${redis_ports[0]}
+for _ in 1 2; do
+    redis_start --appendonly yes --appendfsync always # so that its votes count at once
+    servers+=,127.0.0.1:$REDIS_PORT
+done
+redis_use 0
+mount_backend "$servers" "ttl=$TTL,prefix=r:"
+PREFIX=r:
+tests Redlock 200
+
+it "Redlock: a server that has lost a lease gets it again"
+actor B
+says B '[acquire("m%d" % i) for i in range(100)] and None' ok
+pause 3
+redis_cli DEL r:m50 >/dev/null
+expect eventually $TTL redis_key r:m50
+pause $TTL
+expect exists m50
 finish
