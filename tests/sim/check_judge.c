@@ -2056,6 +2056,44 @@ static void good_release_behind_a_conversion(struct world *w)
     exclusive(w, REMOTE, 0);
 }
 
+/* A holder that is cut off does not know that its lock was broken, until its term is over. */
+static uint64_t broken_while_cut_off(struct world *w)
+{
+    uint64_t file = flocks(w, REMOTE, 0, 0);
+    passes(w, 5 * TTL);
+    trouble(w, JUDGE_AWAY, 1, true);
+    set(w, INIT, "user.lease.break", "1", 0);
+    passes(w, JUDGE_SECOND);
+    attribute(w, REMOTE, file, "user.lease.state", "held");
+    return file;
+}
+
+static void good_broken_while_cut_off(struct world *w)
+{
+    broken_while_cut_off(w);
+}
+
+static void bad_broken_while_cut_off(struct world *w)
+{
+    uint64_t file = broken_while_cut_off(w);
+    trouble(w, JUDGE_AWAY, 1, false);
+    passes(w, JUDGE_SECOND);
+    attribute(w, REMOTE, file, "user.lease.state", "held");
+}
+
+/* A release that the next master has not got. */
+static void good_release_undone_by_a_failover(struct world *w)
+{
+    is_moved(w);
+    flocks(w, REMOTE, 0, 0);
+    trouble(w, JUDGE_AWAY, JUDGE_ALL, true);
+    set(w, SHELL, "user.lease.release", "7", 0);
+    trouble(w, JUDGE_MOVED, JUDGE_ALL, true);
+    trouble(w, JUDGE_AWAY, JUDGE_ALL, false);
+    passes(w, 5 * TTL);
+    exclusive(w, OTHER, EEXIST);
+}
+
 static void good_restored_too_late(struct world *w)
 {
     uint64_t mine = flocks(w, REMOTE, 0, 0);
@@ -2300,6 +2338,9 @@ static const struct {
     {good_prompt, JUDGE_RULES},
     {bad_prompt, JUDGE_PROMPT},
     {good_release_behind_a_conversion, JUDGE_RULES},
+    {good_broken_while_cut_off, JUDGE_RULES},
+    {bad_broken_while_cut_off, JUDGE_LOSS},
+    {good_release_undone_by_a_failover, JUDGE_RULES},
     {good_restored_too_late, JUDGE_RULES},
     {bad_granted_while_restored, JUDGE_EXCLUSIVE},
     {bad_granted_while_away, JUDGE_EXCLUSIVE},

@@ -134,7 +134,10 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             }
             /* a guard goes on when its process gives up record locks: until nobody has the file open */
             int64_t guard = breaks || releases || hold->broken ? name_guard(judge, hold->name) : 0;
-            judge_hold_end(judge, hold, request->when, certainly ? judge->now + guard : JUDGE_NEVER, true);
+            /* a master that another replaces takes it along, and its holder, who has not heard of it, restores the lock
+             */
+            bool undone = (breaks || releases) && judge->options.moves && !once && hold->claim.mount != request->mount;
+            judge_hold_end(judge, hold, request->when, certainly && !undone ? judge->now + guard : JUDGE_NEVER, true);
             call_spends(hold, request->operation);
         } else if (outcome == UNKNOWN && !kept) {
             hold->may_end = MIN(hold->may_end, request->when);

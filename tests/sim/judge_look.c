@@ -237,10 +237,13 @@ static void look_says_lost(struct judge *judge, const struct call *call)
     }
 }
 
-/* Something through a handle whose lock was broken before. */
+/* Something through a handle whose lock was broken before.  A mount that is cut off since before that learns it at the
+ * end of its term. */
 static void look_reports_loss(struct judge *judge, const struct call *call)
 {
-    bool lost = call->handle && call->handle->lost <= call->call.when;
+    int64_t away = judge->mounts[call->call.mount].since[JUDGE_AWAY], when = call->call.when;
+    bool lost = call->handle && call->handle->lost <= when &&
+                (away > call->handle->lost || when - call->handle->lost > judge->longest + judge->options.margin);
     if (call->handle && judge_rule(judge, JUDGE_LOSS, lost)) {
         judge_break(judge, JUDGE_LOSS, call->name, "process %u was not told that its lock was broken by %.6f",
                     call->process->id, (double)call->handle->lost / JUDGE_SECOND);
