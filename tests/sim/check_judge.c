@@ -506,6 +506,17 @@ static void bad_handle_lock_forgotten(struct world *w)
     flocks(w, REMOTE, JUDGE_TRY, 0);
 }
 
+/* The next daemon looks who has its file open, however late it comes. */
+static void good_handle_lock_closed_as_its_daemon_dies(struct world *w)
+{
+    is_on_disk(w);
+    does(w, BY(SHELL, flocks(w, SHELL, 0, 0), CLOSE), 0);
+    trouble(w, JUDGE_DEAD, 0, true);
+    passes(w, TTL);
+    trouble(w, JUDGE_DEAD, 0, false);
+    flocks(w, OTHER, JUDGE_TRY, EAGAIN);
+}
+
 /* It came too late. */
 static void bad_handle_lock_recovered_late(struct world *w)
 {
@@ -2361,6 +2372,7 @@ static const struct {
     {bad_reason, JUDGE_REASON},
     {bad_reason_term, JUDGE_REASON},
     {bad_handle_lock_forgotten, JUDGE_EXCLUSIVE},
+    {good_handle_lock_closed_as_its_daemon_dies, JUDGE_RULES},
     {bad_handle_lock_recovered_late, JUDGE_REASON},
     {bad_handle_lock_recovered_and_closed, JUDGE_REASON},
     {bad_reason_of_a_term_renamed, JUDGE_REASON},

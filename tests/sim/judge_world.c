@@ -462,11 +462,11 @@ void judge_hold_daemon_died(struct judge *judge, struct hold *hold)
             hold_may_survive(judge, hold);
         }
         hold->survivor = true;
-        hold->ended = JUDGE_NEVER;
         /* a ticket that waited is gone, what is only being asked for was perhaps not granted, and a server keeps it for
          * no longer than a term: it is certain again if the next daemon comes in time */
         hold->uncertain = hold->uncertain || o->remote || hold->claim.kind == KIND_TICKET || hold->begun == JUDGE_NEVER;
         judge_survivor_check(judge, hold);
+        hold->ended = JUDGE_NEVER; /* the next daemon looks who has the file open */
     } else {
         judge_hold_end(judge, hold, judge->now, judge->now + (o->remote ? hold->ttl + o->margin : o->settle), false);
     }
