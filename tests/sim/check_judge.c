@@ -517,6 +517,32 @@ static void good_handle_lock_closed_as_its_daemon_dies(struct world *w)
     flocks(w, OTHER, JUDGE_TRY, EAGAIN);
 }
 
+/* A server keeps it for its term, as the next daemon knows nothing of a host's processes before it lost its power. */
+static void handle_lock_after_a_power_cut(struct world *w, int64_t time)
+{
+    is_recovered(w);
+    uint64_t file = flocks(w, REMOTE, 0, 0);
+    attribute(w, REMOTE, file, "user.lease.token", "7");
+    passes(w, 5 * TTL);
+    trouble(w, JUDGE_POWER, 1, true);
+    judge_exit(w->judge, w->now, REMOTE, 9);
+    trouble(w, JUDGE_DEAD, 1, true);
+    passes(w, JUDGE_SECOND / 10);
+    trouble(w, JUDGE_DEAD, 1, false);
+    passes(w, time);
+    set(w, SHELL, "user.lease.check", "7", 0);
+}
+
+static void good_handle_lock_after_a_power_cut(struct world *w)
+{
+    handle_lock_after_a_power_cut(w, TTL - JUDGE_SECOND);
+}
+
+static void bad_handle_lock_after_a_power_cut(struct world *w)
+{
+    handle_lock_after_a_power_cut(w, TTL + 2 * MARGIN);
+}
+
 /* It came too late. */
 static void bad_handle_lock_recovered_late(struct world *w)
 {
@@ -2373,6 +2399,8 @@ static const struct {
     {bad_reason_term, JUDGE_REASON},
     {bad_handle_lock_forgotten, JUDGE_EXCLUSIVE},
     {good_handle_lock_closed_as_its_daemon_dies, JUDGE_RULES},
+    {good_handle_lock_after_a_power_cut, JUDGE_RULES},
+    {bad_handle_lock_after_a_power_cut, JUDGE_TOKEN_CHECK},
     {bad_handle_lock_recovered_late, JUDGE_REASON},
     {bad_handle_lock_recovered_and_closed, JUDGE_REASON},
     {bad_reason_of_a_term_renamed, JUDGE_REASON},

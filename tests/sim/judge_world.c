@@ -429,8 +429,10 @@ static void hold_may_survive(const struct judge *judge, struct hold *hold)
 static void hold_survived(struct judge *judge, struct hold *hold)
 {
     if (hold->survivor) {
-        int64_t over = judge_hold_end_at_latest(judge, hold); /* before the daemon came */
-        judge_hold_end(judge, hold, hold->may_end, over < judge->now ? over : JUDGE_NEVER, false);
+        bool rebooted = hold->restarts_term && judge->options.remote; /* the next daemon leaves it to its term */
+        int64_t over = judge_hold_end_at_latest(judge, hold);         /* before the daemon came */
+        judge_hold_end(judge, hold, hold->may_end, over < judge->now || rebooted ? over : JUDGE_NEVER, false);
+        hold->survivor = !rebooted;
     }
     int64_t until = judge_hold_assured(judge, hold);
     if (hold->survivor) { /* the daemon must find and renew it */
