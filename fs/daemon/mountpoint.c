@@ -137,6 +137,13 @@ static enum mountpoint_state mountpoint_probe(const char *link)
     return WIFEXITED(status) ? (enum mountpoint_state)WEXITSTATUS(status) : MOUNTPOINT_SILENT;
 }
 
+static int mountpoint_report_silent(const char *path, char *error, size_t error_size)
+{
+    snprintf(error, error_size,
+             "the leasefs mounted at '%s' does not answer: is its daemon stopped?  As root, umount -f ends it", path);
+    return -ETIMEDOUT;
+}
+
 /* Root detaches the very mount that was looked at; an ordinary user has
  * fusermount3, which sees for itself whose mount it is. */
 static int mountpoint_detach(const char *path, const char *link, char *error, size_t error_size)
@@ -189,10 +196,7 @@ static int mountpoint_top(const char *path, int *ret_fd, bool *ret_on_another, c
                  (unsigned)user, path);
         return -EBUSY;
     case MOUNTPOINT_SILENT:
-        snprintf(error, error_size,
-                 "the leasefs mounted at '%s' does not answer: is its daemon stopped?  As root, umount -f ends it",
-                 path);
-        return -ETIMEDOUT;
+        return mountpoint_report_silent(path, error, error_size);
     default:
         snprintf(error, error_size, "a leasefs is mounted at '%s' already: use that one, or unmount it first", path);
         return -EBUSY;
@@ -333,16 +337,37 @@ int mountpoint_open_living(const char *path, uid_t *ret_user, char *error, size_
     long parent;
     int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     g_autofree char *link = mountpoint_descriptor(fd, "fd");
-    if (fd >= 0 && mountpoint_is_leasefs(mountpoint_id(fd), path, ret_user, &parent) &&
-        mountpoint_probe(link) == MOUNTPOINT_ALIVE) {
+    bool is = fd >= 0 && mountpoint_is_leasefs(mountpoint_id(fd), path, ret_user, &parent);
+    enum mountpoint_state state = is ? mountpoint_probe(link) : MOUNTPOINT_FOREIGN;
+    if (state == MOUNTPOINT_ALIVE) {
         return fd;
     }
     if (fd >= 0) {
         close(fd);
     }
+    if (state == MOUNTPOINT_SILENT) {
+        return mountpoint_report_silent(path, error, error_size);
+    }
     snprintf(error, error_size, "no leasefs that answers is mounted at '%s': mount it, without remount or takeover",
              path);
     return -EINVAL;
+}
+
+bool mountpoint_is_at(int fd, const char *path)
+{
+    uid_t user;
+    long parent;
+    return mountpoint_is_leasefs(mountpoint_id(fd), path, &user, &parent);
+}
+
+bool mountpoint_is_top(int fd, const char *path)
+{
+    int top = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool is = top >= 0 && mountpoint_id(top) == mountpoint_id(fd);
+    if (top >= 0) {
+        close(top);
+    }
+    return is;
 }
 
 char *mountpoint_source(int fd)

@@ -47,6 +47,10 @@ int mountpoint_open_abort(const char *path);
  * line in `error`. */
 int mountpoint_open_living(const char *path, uid_t *ret_user, char *error, size_t error_size);
 
+/* Is the mount that `fd` is on mounted at `path`?  Is it the topmost there? */
+bool mountpoint_is_at(int fd, const char *path);
+bool mountpoint_is_top(int fd, const char *path);
+
 /* The source of the mount that `fd` is on, as mount tables show it; free with g_free.  NULL: not known. */
 char *mountpoint_source(int fd);
 

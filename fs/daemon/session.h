@@ -10,7 +10,8 @@
  *     mountpoint  what is mounted there already      unmounter  a process that unmounts for the sandbox
  *     sdnotify    the service manager                spin       polls before the loop sleeps
  *     takeover    replaces the daemon of a mount     drain      answers its requests before that
- *     follow      runs on the caller's processor     tick       interrupts a blocking read
+ *     undo        puts the old mount back            follow     runs on the caller's processor
+ *     tick        interrupts a blocking read
  */
 #ifndef FS_DAEMON_SESSION_H
 #define FS_DAEMON_SESSION_H

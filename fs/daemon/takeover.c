@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,10 +26,12 @@
 #include "backend/log.h"
 #include "fs/daemon/mountpoint.h"
 #include "fs/daemon/sdnotify.h"
+#include "fs/daemon/undo.h"
 #include "fs/options/options.h"
 
 #define TAKEOVER_END_LIMIT 5000 /* milliseconds until the old daemon must have ended */
-#define TAKEOVER_COPIES 3       /* a journal that is copied while it grows may look damaged */
+#define TAKEOVER_LOCK "/run/leasefs.takeover"
+#define TAKEOVER_COPIES 3 /* a journal that is copied while it grows may look damaged */
 
 struct takeover {
     char *path;
@@ -37,7 +40,8 @@ struct takeover {
     pid_t pid; /* of its daemon */
     int pidfd;
     GHashTable *status; /* .leasefs/status of the old mount: key -> value */
-    int copy;           /* of the old mount, to put back; -1: that is still at its place */
+    struct undo *undo;  /* from the switch until the old daemon has ended */
+    int lock;           /* of TAKEOVER_LOCK: one switch at a time */
 };
 
 static const char *takeover_fact(const struct takeover *t, const char *key)
@@ -91,20 +95,33 @@ static int takeover_find_daemon(struct takeover *t, char *error, size_t error_si
     return 0;
 }
 
+static void takeover_empty(const char *directory)
+{
+    GDir *listed = g_dir_open(directory, 0, NULL);
+    for (const char *name; listed && (name = g_dir_read_name(listed));) {
+        g_autofree char *file = g_build_filename(directory, name, NULL);
+        g_unlink(file);
+    }
+    if (listed) {
+        g_dir_close(listed);
+    }
+}
+
 /* Reads a copy of the journal to its end, as the start does, and writes only to that copy. */
 static int takeover_try_journal(const char *directory, enum log_level level, char *error, size_t error_size)
 {
-    g_autofree char *copy = g_build_filename(directory, "takeover.XXXXXX", NULL);
+    g_autofree char *copy = g_build_filename(directory, "takeover", NULL);
+    g_autofree char *copied = g_build_filename(copy, "journal", NULL);
     g_autofree char *text = NULL, *journal = g_build_filename(directory, "journal", NULL);
+    struct backend *backend = NULL;
     GError *failed = NULL;
     gsize size;
-    if (!g_mkdtemp(copy)) {
-        snprintf(error, error_size, "cannot make a directory in %s: %s", directory, g_strerror(errno));
+    int result = 0;
+    if (g_mkdir(copy, 0700) < 0 && errno != EEXIST) {
+        snprintf(error, error_size, "cannot make the directory %s: %s", copy, g_strerror(errno));
         return -EIO;
     }
-    g_autofree char *copied = g_build_filename(copy, "journal", NULL);
-    struct backend *backend = NULL;
-    int result = 0;
+    takeover_empty(copy); /* of one that was killed */
     if (!g_file_get_contents(journal, &text, &size, &failed) ||
         !g_file_set_contents(copied, text, (gssize)size, &failed)) {
         snprintf(error, error_size, "cannot copy %s to try it: %s", journal, failed->message);
@@ -117,14 +134,7 @@ static int takeover_try_journal(const char *directory, enum log_level level, cha
         log_set_level(level);
         backend_free(backend);
     }
-    GDir *listed = g_dir_open(copy, 0, NULL);
-    for (const char *name; listed && (name = g_dir_read_name(listed));) {
-        g_autofree char *file = g_build_filename(copy, name, NULL);
-        g_unlink(file);
-    }
-    if (listed) {
-        g_dir_close(listed);
-    }
+    takeover_empty(copy);
     g_rmdir(copy);
     return result;
 }
@@ -148,7 +158,7 @@ int takeover_begin(const struct options *options, struct takeover **ret, char *e
     }
     uid_t user = 0;
     struct takeover *t = g_new0(struct takeover, 1);
-    *t = (struct takeover){.path = g_strdup(options->mountpoint), .copy = -1, .pidfd = -1};
+    *t = (struct takeover){.path = g_strdup(options->mountpoint), .pidfd = -1, .lock = -1};
     t->root = mountpoint_open_living(t->path, &user, error, error_size);
     int result = t->root < 0 ? t->root : user == 0 ? 0 : -EPERM;
     if (user != 0) { /* its status could name any process */
@@ -171,9 +181,10 @@ int takeover_begin(const struct options *options, struct takeover **ret, char *e
 void takeover_free(struct takeover *t)
 {
     if (t) {
+        g_clear_pointer(&t->undo, undo_run);
         takeover_close(&t->root);
-        takeover_close(&t->copy);
         takeover_close(&t->pidfd);
+        takeover_close(&t->lock);
         g_clear_pointer(&t->status, g_hash_table_unref);
         g_free(t->path);
         g_free(t);
@@ -215,53 +226,56 @@ int takeover_check_store(const struct takeover *t, const struct options *options
 
 /* --- b: the switch ------------------------------------------------------------------ */
 
-/* False: the old mount is still on top. */
-static bool takeover_exchange(struct takeover *t, int tree)
+/* Another takeover may have been quicker. */
+static int takeover_lock(struct takeover *t, char *error, size_t error_size)
+{
+    t->lock = open(TAKEOVER_LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (t->lock < 0 || flock(t->lock, LOCK_EX) < 0) {
+        int result = -errno;
+        snprintf(error, error_size, "cannot lock %s: %s", TAKEOVER_LOCK, g_strerror(-result));
+        return result;
+    }
+    if (!mountpoint_is_top(t->root, t->path)) {
+        snprintf(error, error_size, "another daemon has taken over %s meanwhile: try again", t->path);
+        return -EBUSY;
+    }
+    return 0;
+}
+
+/* Before Linux 6.5 the new mount goes on top. */
+static int takeover_exchange(const struct takeover *t, int tree)
 {
     g_autofree char *old = g_strdup_printf("/proc/self/fd/%d", t->root);
-    int copy = open_tree(t->root, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    if (copy >= 0 && move_mount(tree, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_BENEATH) == 0 &&
-        umount2(old, MNT_DETACH) == 0) {
-        t->copy = copy;
-        return true;
-    }
-    if (copy >= 0) {
-        close(copy);
-    }
-    return false;
+    int result = move_mount(tree, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_BENEATH) == 0
+                     ? umount2(old, MNT_DETACH)
+                     : move_mount(tree, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH);
+    return result < 0 ? -errno : 0;
 }
 
-int takeover_switch(struct takeover *t, const char *stage, char *error, size_t error_size)
+int takeover_switch(struct takeover *t, const char *stage, int connection, char *error, size_t error_size)
 {
-    int below = open_tree(AT_FDCWD, stage, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    int over = open_tree(AT_FDCWD, stage, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    int result = over < 0 || below < 0 ? -errno : 0;
+    int tree = open_tree(AT_FDCWD, stage, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    int copy = open_tree(t->root, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    int result = tree < 0 || copy < 0 ? -errno : 0;
     umount2(stage, MNT_DETACH);
     rmdir(stage);
-    if (result == 0 && !takeover_exchange(t, below) &&
-        move_mount(over, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH) < 0) {
-        result = -errno;
+    if (result == 0) {
+        result = takeover_lock(t, error, error_size);
+    }
+    if (result == 0) {
+        const struct undo_mounts mounts = {t->path, t->root, copy, tree, connection, t->pidfd};
+        result = undo_start(&mounts, &t->undo);
+        result = result < 0 ? result : takeover_exchange(t, tree);
     }
     if (result < 0) {
-        snprintf(error, error_size, "cannot move the new mount to %s: %s", t->path, g_strerror(-result));
+        g_clear_pointer(&t->undo, undo_run);
+        if (!*error) {
+            snprintf(error, error_size, "cannot move the new mount to %s: %s", t->path, g_strerror(-result));
+        }
     }
-    if (over >= 0) {
-        close(over);
-    }
-    if (below >= 0) {
-        close(below);
-    }
+    takeover_close(&copy);
+    takeover_close(&tree);
     return result;
-}
-
-/* The old mount goes below the new one, which is then detached, so that there is always a mount. */
-static void takeover_undo(struct takeover *t)
-{
-    if (t->copy >= 0 && move_mount(t->copy, "", AT_FDCWD, t->path, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_BENEATH) < 0) {
-        log_error("cannot put the old mount back to %s: %s", t->path, g_strerror(errno));
-    } else if (umount2(t->path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0) {
-        log_error("cannot detach the new mount from %s: %s", t->path, g_strerror(errno));
-    }
 }
 
 /* --- c: the old daemon's end ----------------------------------------------------------- */
@@ -292,16 +306,16 @@ int takeover_await_end(struct takeover *t, int manager, char *error, size_t erro
         ready = poll(&ended, 1, TAKEOVER_END_LIMIT);
     } while (ready < 0 && errno == EINTR);
     if (ready <= 0) {
-        syscall(SYS_pidfd_send_signal, t->pidfd, TAKEOVER_UNDONE, NULL, 0);
-        takeover_undo(t);
+        g_clear_pointer(&t->undo, undo_run);
         sdnotify_main_pid(manager, t->pid);
         snprintf(error, error_size,
                  "the daemon of %s (process %d) does not end: it goes on, and nothing has changed; is it stopped?",
                  t->path, (int)t->pid);
         return -ETIMEDOUT;
     }
+    g_clear_pointer(&t->undo, undo_cancel);
+    takeover_close(&t->lock);
     takeover_close(&t->root); /* or this process would be one that has a file of the old mount open */
-    takeover_close(&t->copy);
     log_info("mounted at %s in place of process %d (version %s)", t->path, (int)t->pid, takeover_fact(t, "version"));
     return 0;
 }

@@ -5,8 +5,9 @@
  *     c  the old daemon answers the requests of the old mount, and ends                   takeover_await_end
  *     d  opens the store, and recovers as after a crash                                   the caller
  *
- * After b, calls by path wait for this daemon.  If the old daemon does not end in five seconds, b is undone.  After c
- * there is no way back: an error is a crash, and the rules of surviving locks hold.
+ * After b, calls by path wait for this daemon.  If the old daemon does not end in five seconds, or this one is killed
+ * before it has, b is undone: undo.h.  After c there is no way back: an error is a crash, and the rules of surviving
+ * locks hold.
  *
  * The old daemon gets SIGUSR1, or SIGUSR2 if b is undone: drain.h.  Its mount is under the new one when it ends, so
  * it unmounts nothing.
@@ -35,8 +36,9 @@ void takeover_free(struct takeover *takeover);
 int takeover_check_store(const struct takeover *takeover, const struct options *options, struct backend *backend,
                          char *error, size_t error_size);
 
-/* Moves the mount at `stage` to the mount point, and removes the directory `stage`. */
-int takeover_switch(struct takeover *takeover, const char *stage, char *error, size_t error_size);
+/* Moves the mount at `stage` to the mount point, and removes the directory `stage`.  `connection`: of that mount.  From
+ * then on, until takeover_await_end has succeeded, the end of this process undoes it: see undo.h. */
+int takeover_switch(struct takeover *takeover, const char *stage, int connection, char *error, size_t error_size);
 
 /* `manager`: see sdnotify.h; it watches this process from now on. */
 int takeover_await_end(struct takeover *takeover, int manager, char *error, size_t error_size);

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """takeover_load: calls by path on a mount whose daemon is replaced meanwhile.
 
-    takeover_load.py DIRECTORY STOP WORKER
+    takeover_load.py DIRECTORY STOP WORKER PAUSE
 
-Until the file STOP is there: makes a lease, looks at it, lists the directory, takes a
+Until the file STOP is there, with so many seconds between: makes a lease, looks at it, lists the directory, takes a
 flock, and removes the lease.  A call by path must not fail.  A call through an open file
 may fail with ENOTCONN or ECONNABORTED.  At the end it prints the number of calls by path,
 and the longest of them in milliseconds; for each that failed, a line before.
@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-BASE, STOP, WORKER = sys.argv[1:]
+BASE, STOP, WORKER, PAUSE = sys.argv[1:]
 GONE = (errno.ENOTCONN, errno.ECONNABORTED)
 calls, longest, held = 0, 0.0, 0
 
@@ -54,4 +54,5 @@ while not os.path.exists(STOP):
         held += by_file(fcntl.flock, fd, fcntl.LOCK_EX)
         by_file(os.close, fd)
     by_path(os.unlink, lease)
+    time.sleep(float(PAUSE))
 print(calls, round(longest * 1000), held)

@@ -6,33 +6,13 @@
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=leaserun.sh
 . "$(dirname "$0")/leaserun.sh"
+# shellcheck source=takeover.sh
+. "$(dirname "$0")/takeover.sh"
 [ "$(id -u)" = 0 ] || skip_all "needs root"
 sees_all || skip_all "needs CAP_SYS_PTRACE"
 
 TAKEOVERS=${TAKEOVERS:-20}
-OPTIONS=allow_other,ttl=200
-
-mount_local "$TEST_DIR/store" $OPTIONS
-point=$MNT store=$BACKEND
-chmod 755 "$TEST_DIR"
-
-daemon_of() { sed -n 's/^pid: //p' "$point/.leasefs/status"; }
-
-# The next daemon, in the foreground; the old one must end by itself.
-takeover() { # [OPTIONS]
-    local old=$DAEMON
-    mount_index "$point"
-    takeovers=$((takeovers + 1))
-    "$LEASEFS" -f -o "takeover,${1:-$OPTIONS}" "$store" "$point" >"$LOG.$takeovers" 2>&1 &
-    DAEMON=$!
-    started+=("$DAEMON")
-    expect eventually 20 gone "$old"
-    { wait "$old" || fail "the old daemon ended with status $?"; } 2>/dev/null
-    expect eventually 5 [ "$(daemon_of)" = "$DAEMON" ]
-    mount_daemons[INDEX]=$DAEMON
-    mount_devices[INDEX]=$(device_of "$point")
-}
-takeovers=0
+takeover_mount allow_other,ttl=200
 
 # refused TEXT ARGUMENT…: nothing has changed.
 refused() {
@@ -41,24 +21,15 @@ refused() {
     output=$("$LEASEFS" "$@" 2>&1) || status=$?
     expect_is "$status" 1
     expect_re "$output" "$text"
-    expect_is "$(daemon_of)" "$DAEMON"
-    expect_is "$(attribute kept token)" "$kept"
-    expect [ ! -e "$TEST_DIR"/store/takeover.* ]
+    nothing_has_changed
+    expect [ ! -e "$TEST_DIR/store/takeover" ]
 }
 
 # shellcheck disable=SC2016 # for the command
 note='echo $$ >"$0"; exec sleep 300'
-# Linux 6.5: else dead mounts stay below.
-sees_beneath() { [ "$(printf "6.5\n%s\n" "$(uname -r)" | sort -V | head -1)" = 6.5 ]; }
-layers() { grep -c " $point " /proc/self/mountinfo; }
-resumed_now() { attribute "$1" owner | grep -qv 'daemon restarted'; }
 
 it "leases, flocks and a leaserun go on, with their tokens, over $TAKEOVERS takeovers"
-actor A
 actor B
-says A 'acquire("kept"); f = op("flock", "RDWR|CREAT"); flock(f, "EX")' ok
-kept=$(attribute kept token)
-flocked=$(attribute flock token)
 begin "$MNT/run" sh -c "$note" "$TEST_DIR/run"
 expect eventually 5 mark run
 token=$(attribute run token)
@@ -89,20 +60,15 @@ says A 'close(f)' ENOTCONN
 expect flock -n "$MNT/flock" true
 
 it "under load no call by path fails"
-for i in 1 2 3; do
-    start "$PYTHON" "$E2E_DIR/takeover_load.py" "$MNT" "$TEST_DIR/stop" $i
-    workers[i]=$STARTED
-done >"$TEST_DIR/load"
+load_start 0
 for ((i = 0; i < TAKEOVERS; i++)); do takeover; done
-: >"$TEST_DIR/stop"
-for i in 1 2 3; do expect eventually 20 gone "${workers[i]}"; done
-expect_is "$(grep failed "$TEST_DIR/load")" ""
-say "calls by path, the longest in ms, flocks: $(tr '\n' ';' <"$TEST_DIR/load")"
-expect_is "$(grep -c '^[0-9]' "$TEST_DIR/load")" 3
+load_stop
 
 it "options change by it; the store does not"
-takeover allow_other,ttl=100
+takeover "${OPTIONS/ttl=200/ttl=100}"
 expect_is "$(attribute . ttl)" 100
+OPTIONS=${OPTIONS/ttl=200/ttl=100}
+says A 'f = op("flock", "RDWR|CREAT"); flock(f, "EX")' ok
 refused 'shows the locks of .*: a takeover keeps the store' -o takeover "local:$TEST_DIR/other" "$point"
 refused 'nonsense' -o takeover,nonsense "$store" "$point"
 refused 'a store in memory ends with its daemon' -o takeover memory "$point"
@@ -113,20 +79,45 @@ expect_re "$(setpriv --reuid=65534 --regid=65534 --clear-groups "$LEASEFS" -o ta
 mkdir "$TEST_DIR/empty"
 expect_re "$("$LEASEFS" -o takeover "$store" "$TEST_DIR/empty" 2>&1)" 'no leasefs that answers is mounted'
 
+it "of two takeovers at once each succeeds or is refused"
+for i in 1 2; do
+    "$LEASEFS" -f -o "takeover,$OPTIONS" "$store" "$point" >"$TEST_DIR/at-once.$i" 2>&1 &
+    started+=("$!")
+    rivals[i]=$!
+done
+load_start 0
+expect eventually 20 gone "$DAEMON"
+remains() { ! gone "${rivals[$1]}" && gone "${rivals[3 - $1]}" && [ "$(daemon_of)" = "${rivals[$1]}" ]; }
+either_remains() { { remains 1 && DAEMON=${rivals[1]}; } || { remains 2 && DAEMON=${rivals[2]}; }; }
+expect eventually 20 either_remains
+load_stop
+mount_index "$point"
+mount_daemons[INDEX]=$DAEMON
+mount_devices[INDEX]=$(device_of "$point")
+expect_is "$(attribute kept token)" "$kept"
+if sees_beneath; then expect_is "$(layers)" 1; fi
+says A 'close(f)' ENOTCONN
+says A 'f = op("flock", "RDWR|CREAT"); flock(f, "EX")' ok
+
 it "an old daemon that does not end keeps its mount"
-# It is stopped when the new mount is in its place.
+kill -STOP "$DAEMON"
+expect_re "$("$LEASEFS" -o "takeover,$OPTIONS" "$store" "$point" 2>&1)" 'does not answer: is its daemon stopped'
+kill -CONT "$DAEMON"
+nothing_has_changed
+# Now it is stopped when the new mount is in its place.
 old=$(grep " $point " /proc/self/mountinfo)
-"$LEASEFS" -f -o takeover,$OPTIONS "$store" "$point" >"$TEST_DIR/late" 2>&1 &
+"$LEASEFS" -f -o "takeover,$OPTIONS" "$store" "$point" >"$TEST_DIR/late" 2>&1 &
 late=$!
 started+=("$late")
 while [[ $(</proc/self/mountinfo) == *"$old"* ]] && ! gone "$late"; do :; done
 kill -STOP "$DAEMON"
 if ! gone "$DAEMON"; then
+    load_start 0.02
     expect eventually 20 gone "$late"
     kill -CONT "$DAEMON"
     expect grep -q 'does not end: it goes on' "$TEST_DIR/late"
-    expect eventually 5 [ "$(daemon_of)" = "$DAEMON" ]
-    expect_is "$(attribute kept token)" "$kept"
+    load_stop
+    nothing_has_changed
     if sees_beneath; then expect_is "$(layers)" 1; fi # the new mount is gone
     pause 1
     expect_not gone "$DAEMON"
@@ -141,7 +132,7 @@ with open(sys.argv[2], "ab", 0) as out:
         out.write(s.recv(4096) + b"\n")' "$TEST_DIR/notify" "$TEST_DIR/notified"
 expect eventually 5 [ -S "$TEST_DIR/notify" ]
 old=$DAEMON
-NOTIFY_SOCKET=$TEST_DIR/notify "$LEASEFS" -o takeover,$OPTIONS "$store" "$point"
+NOTIFY_SOCKET=$TEST_DIR/notify "$LEASEFS" -o "takeover,$OPTIONS" "$store" "$point"
 expect_is "$?" 0
 DAEMON=$(daemon_of)
 mount_daemons[INDEX]=$DAEMON
@@ -165,8 +156,8 @@ mkdir "$TEST_DIR/spaces"
 mount -t tmpfs leasefs-test "$TEST_DIR/spaces"
 mount --make-shared "$TEST_DIR/spaces"
 mkdir "$TEST_DIR/spaces/m"
-store=local:$TEST_DIR/spaces.store
-mount_at "$TEST_DIR/spaces/m" "$store" $OPTIONS
+mount_at "$TEST_DIR/spaces/m" "${store/"$TEST_DIR/store"/"$TEST_DIR/spaces.store"}" "$OPTIONS"
+store=${store/"$TEST_DIR/store"/"$TEST_DIR/spaces.store"}
 point=$MNT
 declare -A space=()
 apart() { ! [ "/proc/$1/ns/mnt" -ef /proc/self/ns/mnt ]; }
