@@ -295,10 +295,10 @@ local function unfold()
 end
 
 -- Ends what is past its deadline, and holders that L does not know any more.  Of
--- very many it ends a part: what is left is refused until a later call has ended it.
-local function expire()
+-- very many it ends a part: what is left is refused until a later call has ended it.  `looked`: look has just been called.
+local function expire(looked)
   orphaned = false
-  look()
+  if not looked then look() end
   if uncontended then unfold() end
   if broken then lose_all() end
   if tickets == 0 then return end
@@ -351,6 +351,7 @@ end
 -- and one behind it if they are that many.  Holders stand behind one that queued
 -- again, with its old number, after they were let in.
 local function find_sequence_blocker(t, number)
+  if tickets == 0 then return nil end
   local before = waiting
   if number and waiting > 0 then before = call('ZCOUNT', WAIT, '-inf', '(' .. number_text(number)) end
   local room = tickets - waiting + before < width()
@@ -481,7 +482,7 @@ end
 
 -- A ticket holds that was not kept waiting.
 local function seen_to_hold(id, t, independent)
-  local number = independent and looks_kept()
+  local number = independent and pairwise and looks_kept()
   if number then
     unpack_looks()
     see(id, t)

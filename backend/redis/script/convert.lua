@@ -3,7 +3,7 @@
 -- leaf, sequence, ticket, kind, mode, ttl, liveness; handle; owner: the lock owner, with start and finish of its range;
 -- shares_identity: the mount has another ticket with its identity; meta and content, where they change
 -- → 'ok' | 'busy' | 'stale' | 'grace': nothing is granted while the store is closed
-expire()
+expire(true)
 local t = tickets > 0 and load(id)
 if not t or not is_of(t) or not call('ZSCORE', ORDER, id) then
   finish()

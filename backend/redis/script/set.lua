@@ -2,7 +2,7 @@
 --
 -- leaf, sequence, ticket; meta and content, where they change; unreported: no caller gets the result, so a full server may refuse it
 -- → 'ok' | 'stale'
-expire()
+expire(true)
 local t = tickets > 0 and load(id)
 if not t or not is_of(t) then
   grant()
