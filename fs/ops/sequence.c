@@ -18,7 +18,7 @@
 static void sequence_write_name(struct request *r)
 {
     struct backend_change change = {.set = BACKEND_SET_CONTENT};
-    char *line = g_strdup_printf("%s\n", tree_name(r->node));
+    char *line = g_strconcat(tree_name(r->node), "\n", NULL);
     hold_set_size(r->fs, r->hold, strlen(line));
     change.content = g_bytes_new_take(line, r->hold->size);
     backend_set(r->fs->backend, r->hold->ticket, &change, request_resume, r);
