@@ -147,7 +147,7 @@ static void preflight_finish(struct preflight *p)
     p->result = 0;
     *p->error = '\0';
     if (p->needed->len > 0) {
-        preflight_note(p, -EACCES, "the user %s lacks permissions: run there ACL SETUSER %s%s%s (see leasefs(8))",
+        preflight_note(p, -EACCES, "the user %s lacks permissions: run there ACL SETUSER %s%s%s (see leasefs-redis(7))",
                        p->user, p->user, p->needed->str, p->wanted->str);
     } else if (p->wanted->len > 0) {
         g_ptr_array_add(p->warnings, g_strdup_printf("the user %s may not watch keys, so locks that other programs "

@@ -69,7 +69,7 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "\n";
 static const char help_end[] = "\n"
                                "End it with umount MOUNTPOINT or fusermount3 -u MOUNTPOINT.  More in leasefs(8);\n"
-                               "what each system call means is in leasefs(7).\n";
+                               "what each system call means is in leasefs-semantics(7).\n";
 
 /* Descriptors 0 to 2 must be taken, or the mount would get one of them. */
 static void main_open_standard_descriptors(void)

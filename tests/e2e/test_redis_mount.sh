@@ -1,12 +1,12 @@
 #!/bin/bash
-# Mounting a Redis server as leasefs(8) says it: who may, what the keys are called, what is said of a server that is
+# Mounting a Redis server as leasefs-redis(7) says it: who may, what the keys are called, what is said of a server that is
 # not as it should be, and a server that is away.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=redis.sh
 . "$(dirname "$0")/redis.sh"
 
-manual=$E2E_DIR/../../man/leasefs.8
+manual=$E2E_DIR/../../man/leasefs-redis.7
 password='a:b c'
 credentials=$TEST_DIR/credentials
 

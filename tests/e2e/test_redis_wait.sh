@@ -122,7 +122,7 @@ it "a user of the manual needs +wait besides"
 redis_cli ACL SETUSER ann on nopass '~*' '&*' +@all -wait >/dev/null
 new_mountpoint
 expect_not timeout 20 "$LEASEFS" -o wait=1 "redis://ann@127.0.0.1:$REDIS_PORT" "$MNT" 2>"$TEST_DIR/refused"
-expect grep -qF 'run there ACL SETUSER ann +wait (see leasefs(8))' "$TEST_DIR/refused"
+expect grep -qF 'run there ACL SETUSER ann +wait (see leasefs-redis(7))' "$TEST_DIR/refused"
 
 it "a holder and who waits for it are carried over a failover"
 replicas_start 2

@@ -3,8 +3,8 @@
 #
 #   tests/e2e/test_tools.sh [WORD]...     only the tools whose package or name contains one of the words
 #
-# Leaves what was seen in tests/e2e/tools.tsv of the build directory, from which tools/table makes the table of
-# leasefs(7).  MOUNT_A and MOUNT_B, when set, are two mounts of one store that are there already.
+# Leaves what was seen in tests/e2e/tools.tsv of the build directory, from which tools/table makes the list of
+# docs/tools.md.  MOUNT_A and MOUNT_B, when set, are two mounts of one store that are there already.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 [ -n "$PYTHON" ] || skip_all "no python3"
@@ -56,8 +56,8 @@ expect [ "$status" -eq 0 ]
 expect [ "$trials" -gt 0 ]
 
 if [ $# -eq 0 ] && [ -z "${E2E_STORE:-}" ] && [ -n "${top_srcdir:-}" ]; then
-    it "leasefs(7) shows what was seen (else: tools/table --into)"
-    expect "$PYTHON" "$E2E_DIR/tools/table" --check "$top_srcdir/man/leasefs.7" "$results"
+    it "docs/tools.md shows what was seen (else: tools/table --into)"
+    expect "$PYTHON" "$E2E_DIR/tools/table" --check "$top_srcdir/docs/tools.md" "$results"
 fi
 
 finish

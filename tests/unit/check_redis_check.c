@@ -18,7 +18,7 @@
 #include "tests/support/redis_server.h"
 #include "tests/unit/fake_redis.h"
 
-#define MANUAL "man/leasefs.8"
+#define MANUAL "man/leasefs-redis.7"
 #define PASSWORD "s3cret"
 
 #define GOOD_SERVER "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nuptime_in_seconds:9999\r\n"
@@ -405,7 +405,7 @@ START_TEST(every_permission_of_the_manual_is_needed_and_named)
             ck_assert_msg(g_str_has_suffix(warnings->pdata[0], end), "%s: %s", *word, (char *)warnings->pdata[0]);
             g_free(end);
         } else {
-            char *advice = g_strdup_printf("run there ACL SETUSER ann %s (see leasefs(8))", *word);
+            char *advice = g_strdup_printf("run there ACL SETUSER ann %s (see leasefs-redis(7))", *word);
             assert_refused(advice);
             g_free(advice);
         }
