@@ -52,5 +52,17 @@ for name in sys.argv[1:]:
 END
 )" "what they link to is there"
 
-echo 1..3
+tell 4 "$(python3 - docs/stores.md man/*.[78] <<'END'
+import re, sys
+def squeezed(line):
+    return re.sub(r"\s+", " ", line.strip())
+manuals = {squeezed(line) for name in sys.argv[2:] for line in open(name, encoding="utf-8")}
+for block in re.findall(r"(?ms)^```conf\n(.*?)^```", open(sys.argv[1], encoding="utf-8").read()):
+    for line in block.splitlines():
+        if squeezed(line) not in manuals and not line.startswith("#"):
+            print(f"{sys.argv[1]}: {line}: not in a manual")
+END
+)" "the settings to copy are those of the manuals"
+
+echo 1..4
 exit $failed
