@@ -216,16 +216,18 @@ static void uncontended_on_renewals(void *arg, const struct redis_answer *given)
 {
     struct remote_batch *batch = arg;
     struct redis *r = (struct redis *)batch->r;
+    size_t others = 0; /* that the script has not renewed, and that come before `i` */
     for (unsigned i = 0; i < batch->count; i++) {
         struct remote_request *request = batch->requests[i];
         if (given->outcome != REMOTE_ANSWERED) {
             redis_procedure_answer(request, given);
-        } else if (redis_number(given->reply, i) == 1) {
+        } else if (given->reply->type == REDIS_REPLY_ARRAY && redis_number(given->reply, others) != i + 1) {
             epoch_on_confirmed(&r->epoch, request->id, false);
             request->on_answer(
                 request,
                 &(struct remote_answer){.outcome = given->outcome, .sent = given->sent, .repeated = given->repeated});
         } else {
+            others++;
             uncontended_renew_in_full(request);
         }
     }
@@ -236,14 +238,24 @@ void redis_uncontended_renew(struct remote *remote, struct remote_batch *batch)
 {
     struct redis *r = (struct redis *)remote;
     struct redis_call call = {.r = r, .script = REDIS_UNCONTENDED_RENEW_MANY};
+    bool same_ttl = true;
     guint begin = redis_call_array(&call, "tickets");
     for (unsigned i = 0; i < batch->count; i++) {
         const struct remote_request *request = batch->requests[i];
         redis_call_key(&call, 0, request->name);
         pack_text(r->packed, request->id, strlen(request->id));
-        pack_number(r->packed, request->ttl);
+        same_ttl = same_ttl && request->ttl == batch->requests[0]->ttl;
     }
-    pack_count(r->packed, begin, 2 * batch->count);
+    pack_count(r->packed, begin, batch->count);
+    if (same_ttl) {
+        redis_call_number(&call, "ttl", batch->requests[0]->ttl);
+    } else {
+        begin = redis_call_array(&call, "ttls");
+        for (unsigned i = 0; i < batch->count; i++) {
+            pack_number(r->packed, batch->requests[i]->ttl);
+        }
+        pack_count(r->packed, begin, batch->count);
+    }
     redis_call_text(&call, "mount", r->mount);
     redis_call_key(&call, 'm', NULL);
     redis_call_send(&call, 0, uncontended_on_renewals, batch);

@@ -72,7 +72,7 @@ r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + a.left), i
 r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.left + t.d))|    call('PEXPIRE', L, number_text(1))
 r|backend/redis/script/set.lua|  set_meta(id, t, a.meta)|  set_meta(id, t, nil)
 r|backend/redis/script/uncontended_acquire.lua|('00000' .. clock[2]):sub(-6)|'000000'
-r|backend/redis/script/uncontended_renew_many.lua|call('PEXPIRE', L, delay == '0' and terms[ttl] or|call('PEXPIRE', L, delay == '0' and '1' or
+r|backend/redis/script/uncontended_renew_many.lua|call('PEXPIREAT', KEYS[i], delay == '0' and expiry or|call('PEXPIREAT', KEYS[i], delay == '0' and string.format('%.0f', now) or
 z|backend/zookeeper/session.c|z->validity = timeout / 2 - MIN(timeout / 8, ZOOKEEPER_MARGIN);|z->validity = 4 * timeout;
 z|backend/zookeeper/batch.c|    } else if (batch->lost) {\n        batch->was_sent = true;|    } else if (batch->lost) {\n        batch->was_sent = false;
 z|backend/zookeeper/rank.c|        bool excludes = !data.ours \\|\\| (data.mode == BACKEND_EXCLUSIVE && !data.upgrading);|        bool excludes = !data.ours;
@@ -88,7 +88,7 @@ w|backend/remote/epoch.c|    if (closed && !e->closed_since && confirmed) {|    
 q|backend/redlock/vote.c|    return servers / 2 + 1;|    return servers / 2;
 q|backend/redlock/node.c|    return node->lasting ? 0 : redlock_node_hold_off(clock_now(), node->born, term);|    (void)term;\n    return 0;
 q|backend/redlock/acquire.c|    remote_make_id(flow->id);|    g_strlcpy(flow->id, t->id, sizeof flow->id);
-r|backend/redis/script/uncontended_renew_many.lua|value and value:find(id, AT - 32, true) == AT - 32 and value|value and value
+r|backend/redis/script/uncontended_renew_many.lua|value and find(value, tickets[i], AT - 32, true) == AT - 32 and find|value and find
 z|backend/zookeeper/session.c|z->ready &&\n               clock_now() - z->heartbeat_sent > z->validity / 2|false && z->ready
 q|backend/redlock/script/hold.lua|elseif give and last_number() <= tonumber(number) then|elseif give then
 m+|backend/lockspace/grant.c|    if (guard == 0) {|    if (true) {
