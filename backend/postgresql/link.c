@@ -18,24 +18,6 @@
 #define LINK_BLOCKED 1000    /* ms of waiting for a name until the log says who blocks */
 #define LINK_LOG_EVERY 10000 /* ms between two lines about one kind of error */
 
-struct link_call {
-    TAILQ_ENTRY(link_call) link;
-    uint64_t id;
-    enum pq_function function;
-    struct pq_parameters parameters;
-    clock_ms until;        /* its timeout */
-    clock_ms sent;         /* the last attempt; 0: none */
-    clock_ms not_before;   /* when to send it */
-    bool repeated;         /* an earlier attempt may have been carried out */
-    clock_ms blocked;      /* since when another transaction has kept its name from it; 0: none does */
-    bool unconfirmed;      /* a standby may lack its commit */
-    PGresult *rows;        /* of this attempt */
-    pq_answered *answered; /* NULL: forgotten, or answered already */
-    void *arg;
-};
-
-TAILQ_HEAD(link_calls, link_call);
-
 struct pq_link {
     struct pq_target target;
     char mount[POSTGRESQL_MOUNT_SIZE];
@@ -46,13 +28,9 @@ struct pq_link {
     PGconn *conn; /* NULL: away */
     char *error, *address;
     GPtrArray *warnings;
-    struct pq_attempt *attempt;  /* or NULL */
-    struct link_calls waiting;   /* not sent on this connection */
-    struct link_calls sent;      /* in order */
+    struct pq_attempt *attempt; /* or NULL */
+    struct pq_pending pending;
     bool prepared[PQ_FUNCTIONS]; /* on this connection */
-    unsigned preparations;       /* not answered, of the head of `sent` */
-    GHashTable *calls;           /* id -> struct link_call */
-    GHashTable *blocked;         /* path (GBytes) -> the one call that waits for a transaction which keeps it */
     ev_io reading, writing;
     ev_timer tick, retry;
     ev_async wake;
@@ -60,7 +38,6 @@ struct pq_link {
     double pause;
     char stamp[EPOCH_STAMP_SIZE];
     bool entering; /* the connection is new: other calls wait until the epoch is known */
-    uint64_t ids;
     clock_ms since, heard;
     clock_ms logged;     /* when the log named last who blocks */
     clock_ms refused_at; /* when it named a refusal last, */
@@ -70,70 +47,6 @@ struct pq_link {
 };
 
 /* --- calls --- */
-
-/* The path of the lock that the call takes.  NULL: it takes none, so it waits for no other transaction.  The first
- * parameter of each function that takes a lock is its path. */
-static GBytes *link_call_path(const struct link_call *call)
-{
-    bool waits = pq_function_is_stamped(call->function) && call->parameters.count > 0 && call->parameters.at[0].binary;
-    return waits ? g_bytes_new(call->parameters.bytes->data, (gsize)call->parameters.at[0].length) : NULL;
-}
-
-static void link_unblock(struct pq_link *link, struct link_call *call)
-{
-    GBytes *path = call->blocked ? link_call_path(call) : NULL;
-    if (path && g_hash_table_lookup(link->blocked, path) == call) {
-        g_hash_table_remove(link->blocked, path);
-    }
-    g_clear_pointer(&path, g_bytes_unref);
-}
-
-/* While a transaction keeps a name, only one call for it is sent: the connection would wait for each. */
-static bool link_is_behind_blocked(struct pq_link *link, const struct link_call *call)
-{
-    if (g_hash_table_size(link->blocked) == 0) {
-        return false;
-    }
-    GBytes *path = link_call_path(call);
-    const struct link_call *first = path ? g_hash_table_lookup(link->blocked, path) : NULL;
-    g_clear_pointer(&path, g_bytes_unref);
-    return first && first != call;
-}
-
-/* To be sent again, in the order of all calls: a later one may rely on it. */
-static void link_put_back(struct pq_link *link, struct link_call *call)
-{
-    struct link_call *next = TAILQ_FIRST(&link->waiting);
-    while (next && next->id < call->id) {
-        next = TAILQ_NEXT(next, link);
-    }
-    if (next) {
-        TAILQ_INSERT_BEFORE(next, call, link);
-    } else {
-        TAILQ_INSERT_TAIL(&link->waiting, call, link);
-    }
-}
-
-static void link_call_free(struct pq_link *link, struct link_call *call)
-{
-    link_unblock(link, call);
-    g_hash_table_remove(link->calls, &call->id);
-    PQclear(call->rows);
-    g_byte_array_unref(call->parameters.bytes);
-    g_free(call);
-}
-
-static void link_tell(struct link_call *call, enum remote_outcome outcome, enum backend_result result,
-                      const PGresult *rows)
-{
-    pq_answered *answered = call->answered;
-    call->answered = NULL;
-    if (answered) {
-        const struct pq_answer answer = {
-            .outcome = outcome, .result = result, .sent = call->sent, .repeated = call->repeated, .rows = rows};
-        answered(call->arg, &answer);
-    }
-}
 
 static void link_down(struct pq_link *link, const char *why);
 
@@ -148,7 +61,7 @@ static bool link_flush(struct pq_link *link)
     return left >= 0;
 }
 
-static bool link_send(struct pq_link *link, struct link_call *call)
+static bool link_send(struct pq_link *link, struct pq_call *call)
 {
     const char *values[PQ_PARAMETERS_MAX + 1];
     int lengths[PQ_PARAMETERS_MAX + 1], formats[PQ_PARAMETERS_MAX + 1], count = (int)call->parameters.count;
@@ -163,12 +76,7 @@ static bool link_send(struct pq_link *link, struct link_call *call)
             return false;
         }
         link->prepared[call->function] = true;
-        link->preparations++;
-        struct link_call *preparation = g_new0(struct link_call, 1);
-        preparation->function = PQ_FUNCTIONS;
-        preparation->parameters.bytes = g_byte_array_new();
-        preparation->until = CLOCK_NEVER;
-        TAILQ_INSERT_TAIL(&link->sent, preparation, link);
+        pq_pending_add_preparation(&link->pending);
         if (!PQpipelineSync(link->conn)) {
             return false;
         }
@@ -186,27 +94,27 @@ static bool link_send(struct pq_link *link, struct link_call *call)
     call->repeated = call->repeated || call->sent != 0;
     call->sent = clock_now();
     call->unconfirmed = false;
-    TAILQ_INSERT_TAIL(&link->sent, call, link);
+    TAILQ_INSERT_TAIL(&link->pending.sent, call, link);
     link->counts.requests++;
     return PQsendQueryPrepared(link->conn, name, count, values, lengths, formats, 0) && PQpipelineSync(link->conn);
 }
 
 static void link_send_waiting(struct pq_link *link)
 {
-    struct link_call *call, *next;
+    struct pq_call *call, *next;
     clock_ms now = clock_now();
-    for (call = TAILQ_FIRST(&link->waiting); link->conn && call; call = next) {
+    for (call = TAILQ_FIRST(&link->pending.waiting); link->conn && call; call = next) {
         next = TAILQ_NEXT(call, link);
         if (!call->answered) { /* forgotten since it was rolled back */
-            TAILQ_REMOVE(&link->waiting, call, link);
-            link_call_free(link, call);
+            TAILQ_REMOVE(&link->pending.waiting, call, link);
+            pq_pending_free(&link->pending, call);
             continue;
         }
         if (call->not_before > now || (link->entering && call->function != PQ_ENTER) ||
-            link_is_behind_blocked(link, call)) {
+            pq_pending_is_behind_blocked(&link->pending, call)) {
             continue;
         }
-        TAILQ_REMOVE(&link->waiting, call, link);
+        TAILQ_REMOVE(&link->pending.waiting, call, link);
         if (!link_send(link, call)) {
             link_down(link, PQerrorMessage(link->conn));
             return;
@@ -226,19 +134,11 @@ static void link_on_flushing(struct ev_loop *loop, ev_prepare *watcher, int even
 uint64_t pq_link_send(struct pq_link *link, enum pq_function function, struct pq_parameters *parameters,
                       int64_t timeout, pq_answered *answered, void *arg)
 {
-    struct link_call *call = g_new0(struct link_call, 1);
     bool long_away = !link->conn && clock_now() - link->counts.since > link->timeout;
-    call->id = ++link->ids;
-    call->function = function;
-    call->parameters = *parameters;
-    call->parameters.bytes = parameters->bytes ? parameters->bytes : g_byte_array_new();
-    call->until = clock_now() + (timeout     ? timeout
-                                 : long_away ? MIN(REMOTE_TIMEOUT_AWAY, link->timeout)
-                                             : link->timeout);
-    call->answered = answered;
-    call->arg = arg;
-    g_hash_table_insert(link->calls, &call->id, call);
-    TAILQ_INSERT_TAIL(&link->waiting, call, link);
+    clock_ms until = clock_now() + (timeout     ? timeout
+                                    : long_away ? MIN(REMOTE_TIMEOUT_AWAY, link->timeout)
+                                                : link->timeout);
+    struct pq_call *call = pq_pending_add(&link->pending, function, parameters, until, answered, arg);
     if (link->loop) {
         ev_feed_event(link->loop, &link->flushing, EV_CUSTOM);
     }
@@ -250,15 +150,7 @@ uint64_t pq_link_send(struct pq_link *link, enum pq_function function, struct pq
 
 void pq_link_forget(struct pq_link *link, uint64_t id)
 {
-    struct link_call *call = g_hash_table_lookup(link->calls, &id);
-    if (!call) {
-        return;
-    }
-    call->answered = NULL;
-    if (call->sent == 0) {
-        TAILQ_REMOVE(&link->waiting, call, link);
-        link_call_free(link, call);
-    }
+    pq_pending_forget(&link->pending, id);
 }
 
 /* --- errors of the server --- */
@@ -287,14 +179,14 @@ static void link_ask_who_blocks(struct pq_link *link, GBytes *path)
 }
 
 /* The call's lock_timeout is over: another transaction keeps its name. */
-static void link_on_blocked(struct pq_link *link, struct link_call *call)
+static void link_on_blocked(struct pq_link *link, struct pq_call *call)
 {
-    GBytes *path = link_call_path(call);
+    GBytes *path = pq_pending_path(call);
     clock_ms now = clock_now();
     call->blocked = call->blocked ? call->blocked : now;
     call->not_before = now + CLAMP(now - call->blocked, LINK_AGAIN, LINK_AGAIN_MAX);
-    if (path && !g_hash_table_contains(link->blocked, path)) {
-        g_hash_table_insert(link->blocked, g_bytes_ref(path), call);
+    if (path) {
+        pq_pending_set_blocked(&link->pending, path, call);
     }
     if (path && now - call->blocked >= LINK_BLOCKED) {
         link_ask_who_blocks(link, path);
@@ -318,7 +210,7 @@ static void link_log_error(struct pq_link *link, const PGresult *rows)
 }
 
 /* The transaction of a call was rolled back.  True: the call will be repeated. */
-static bool link_failed(struct pq_link *link, struct link_call *call)
+static bool link_failed(struct pq_link *link, struct pq_call *call)
 {
     enum pq_failure failure = pq_failure_of(call->rows);
     if (failure == PQ_EPOCH && !link->entering) {
@@ -332,34 +224,32 @@ static bool link_failed(struct pq_link *link, struct link_call *call)
         return true;
     }
     link_log_error(link, call->rows);
-    link_tell(call, REMOTE_REFUSED,
-              failure == PQ_FULL      ? BACKEND_FULL
-              : failure == PQ_DAMAGED ? BACKEND_DAMAGED
-                                      : BACKEND_UNREACHABLE,
-              NULL);
+    pq_pending_answer(call, REMOTE_REFUSED,
+                      failure == PQ_FULL      ? BACKEND_FULL
+                      : failure == PQ_DAMAGED ? BACKEND_DAMAGED
+                                              : BACKEND_UNREACHABLE,
+                      NULL);
     return false;
 }
 
 /* The head of `sent` is answered in full. */
 static void link_complete(struct pq_link *link)
 {
-    struct link_call *call = TAILQ_FIRST(&link->sent);
-    TAILQ_REMOVE(&link->sent, call, link);
+    struct pq_call *call = TAILQ_FIRST(&link->pending.sent);
+    TAILQ_REMOVE(&link->pending.sent, call, link);
     link->heard = clock_now();
     if (call->function == PQ_FUNCTIONS) {
         if (call->rows && PQresultStatus(call->rows) != PGRES_COMMAND_OK) {
             link_log_error(link, call->rows);
         }
-        PQclear(call->rows);
-        g_byte_array_unref(call->parameters.bytes);
-        g_free(call);
+        pq_pending_free(&link->pending, call);
         return;
     }
     ExecStatusType status = PQresultStatus(call->rows);
     bool answered = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
     bool again = false;
     if (answered && !call->unconfirmed) {
-        link_tell(call, REMOTE_ANSWERED, BACKEND_OK, call->rows);
+        pq_pending_answer(call, REMOTE_ANSWERED, BACKEND_OK, call->rows);
     } else if (answered) {
         again = true;
     } else {
@@ -367,9 +257,9 @@ static void link_complete(struct pq_link *link)
     }
     if (again && call->answered) {
         g_clear_pointer(&call->rows, PQclear);
-        link_put_back(link, call);
+        pq_pending_put_back(&link->pending, call);
     } else {
-        link_call_free(link, call);
+        pq_pending_free(&link->pending, call);
     }
 }
 
@@ -378,7 +268,7 @@ static void link_on_notice(void *arg, const PGresult *notice)
 {
     struct pq_link *link = arg;
     const char *function = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
-    struct link_call *call = TAILQ_FIRST(&link->sent);
+    struct pq_call *call = TAILQ_FIRST(&link->pending.sent);
     if (call && function && strcmp(function, "SyncRepWaitForLSN") == 0) {
         call->unconfirmed = true;
     }
@@ -399,9 +289,9 @@ static void link_read(struct pq_link *link)
 {
     bool there = PQconsumeInput(link->conn);
     link_tell_notifications(link);
-    while (there && link->conn && !TAILQ_EMPTY(&link->sent) && !PQisBusy(link->conn)) {
+    while (there && link->conn && !TAILQ_EMPTY(&link->pending.sent) && !PQisBusy(link->conn)) {
         PGresult *rows = PQgetResult(link->conn);
-        struct link_call *call = TAILQ_FIRST(&link->sent);
+        struct pq_call *call = TAILQ_FIRST(&link->pending.sent);
         link_tell_notifications(link);
         if (PQresultStatus(rows) == PGRES_PIPELINE_SYNC) {
             PQclear(rows);
@@ -434,25 +324,6 @@ static void link_on_writable(struct ev_loop *loop, ev_io *watcher, int events)
     }
 }
 
-/* Queues all calls for the next connection: those that were sent first, in order. */
-static void link_take_back(struct pq_link *link)
-{
-    struct link_call *call;
-    while ((call = TAILQ_LAST(&link->sent, link_calls))) {
-        TAILQ_REMOVE(&link->sent, call, link);
-        if (call->function == PQ_FUNCTIONS) {
-            PQclear(call->rows);
-            g_byte_array_unref(call->parameters.bytes);
-            g_free(call);
-        } else if (!call->answered) {
-            link_call_free(link, call);
-        } else {
-            g_clear_pointer(&call->rows, PQclear);
-            link_put_back(link, call);
-        }
-    }
-}
-
 static void link_close(struct pq_link *link)
 {
     ev_io_stop(link->loop, &link->reading);
@@ -477,7 +348,7 @@ static void link_down(struct pq_link *link, const char *why)
     link->counts.since = clock_now();
     link->entering = false;
     link_close(link);
-    link_take_back(link);
+    pq_pending_take_back(&link->pending);
     link->pause = LINK_RETRY_MIN;
     link_connect_later(link, LINK_RETRY_MIN / 2);
     link->events->down(link->context, link->error);
@@ -565,49 +436,14 @@ static void link_on_attempt(struct ev_loop *loop, ev_async *watcher, int events)
 
 /* --- time --- */
 
-static bool link_expire(struct link_call *call, clock_ms now)
-{
-    if (call->until > now || !call->answered) {
-        return false;
-    }
-    bool sent = call->sent != 0;
-    link_tell(call, sent ? REMOTE_UNKNOWN : REMOTE_NOT_SENT, BACKEND_UNREACHABLE, NULL);
-    return true;
-}
-
-/* A callback may send and forget calls, so the search begins again after each. */
-static void link_expire_all(struct pq_link *link, clock_ms now)
-{
-    struct link_call *call;
-    bool more = true;
-    while (more) {
-        more = false;
-        TAILQ_FOREACH(call, &link->waiting, link) {
-            if (!call->answered || call->until <= now) {
-                link_expire(call, now);
-                TAILQ_REMOVE(&link->waiting, call, link);
-                link_call_free(link, call);
-                more = true;
-                break;
-            }
-        }
-        TAILQ_FOREACH(call, &link->sent, link) {
-            if (!more && link_expire(call, now)) {
-                more = true; /* stays in the list until its answer comes */
-                break;
-            }
-        }
-    }
-}
-
 static void link_on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct pq_link *link = timer->data;
     clock_ms now = clock_now();
     (void)events;
-    struct link_call *oldest = NULL;
-    link_expire_all(link, now);
-    TAILQ_FOREACH(oldest, &link->sent, link) {
+    struct pq_call *oldest = NULL;
+    pq_pending_expire(&link->pending, now);
+    TAILQ_FOREACH(oldest, &link->pending.sent, link) {
         if (oldest->function != PQ_FUNCTIONS) {
             break;
         }
@@ -615,10 +451,10 @@ static void link_on_tick(struct ev_loop *loop, ev_timer *timer, int events)
     if (link->conn && oldest && now - MAX(oldest->sent, link->heard) > link->timeout) {
         link_down(link, "the server does not answer");
     }
-    if (link->conn && !TAILQ_EMPTY(&link->waiting)) {
+    if (link->conn && !TAILQ_EMPTY(&link->pending.waiting)) {
         link_send_waiting(link);
     }
-    if (TAILQ_EMPTY(&link->waiting) && TAILQ_EMPTY(&link->sent)) {
+    if (TAILQ_EMPTY(&link->pending.waiting) && TAILQ_EMPTY(&link->pending.sent)) {
         ev_timer_stop(loop, &link->tick);
     }
 }
@@ -632,10 +468,7 @@ struct pq_link *pq_link_new(struct pq_target *target, const char *mount, int64_t
     *target = (struct pq_target){.schema = NULL};
     g_strlcpy(link->mount, mount, sizeof link->mount);
     link->timeout = timeout;
-    TAILQ_INIT(&link->waiting);
-    TAILQ_INIT(&link->sent);
-    link->calls = g_hash_table_new(g_int64_hash, g_int64_equal);
-    link->blocked = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
+    pq_pending_init(&link->pending);
     link->pause = LINK_RETRY_MIN;
     link->counts.since = clock_now();
     link->error = g_strdup(made->error ? made->error : "it is being connected to");
@@ -673,7 +506,6 @@ void pq_link_start(struct pq_link *link, struct ev_loop *loop, const struct pq_e
 
 void pq_link_free(struct pq_link *link)
 {
-    struct link_call *call;
     if (link->loop) {
         ev_clear_pending(link->loop, &link->flushing);
         ev_timer_stop(link->loop, &link->tick);
@@ -694,13 +526,7 @@ void pq_link_free(struct pq_link *link)
     } else if (link->conn) {
         PQfinish(link->conn);
     }
-    link_take_back(link);
-    while ((call = TAILQ_FIRST(&link->waiting))) {
-        TAILQ_REMOVE(&link->waiting, call, link);
-        link_call_free(link, call);
-    }
-    g_hash_table_unref(link->calls);
-    g_hash_table_unref(link->blocked);
+    pq_pending_clear(&link->pending);
     g_ptr_array_unref(link->warnings);
     pq_target_clear(&link->target);
     g_free(link->error);

@@ -9,6 +9,7 @@
  * watch.c       watches names that others hold
  * marker.c      the epoch of the server, for backend/remote/epoch.h
  * values.c      encodes the parameters of a call, and reads its answer
+ * pending.c     calls that are not answered yet
  * link.c        the connection on the loop: sends calls, repeats them, reports notifications
  * function.c    the statement of each function, and what errors mean
  * attempt.c     connects in a thread
@@ -127,7 +128,7 @@ bool pq_attempt_end(struct pq_attempt *attempt, struct pq_connection *ret);
 /* It ends by itself, and sends nothing. */
 void pq_attempt_abandon(struct pq_attempt *attempt);
 
-/* --- link.c --- */
+/* --- pending.c --- */
 
 #define PQ_PARAMETERS_MAX 20
 
@@ -151,6 +152,64 @@ struct pq_answer {
 };
 
 typedef void pq_answered(void *arg, const struct pq_answer *answer);
+
+struct pq_call {
+    TAILQ_ENTRY(pq_call) link;
+    uint64_t id;               /* 0: it prepares a statement */
+    enum pq_function function; /* PQ_FUNCTIONS: the same */
+    struct pq_parameters parameters;
+    clock_ms until;        /* its timeout */
+    clock_ms sent;         /* the last attempt; 0: none */
+    clock_ms not_before;   /* when to send it */
+    bool repeated;         /* an earlier attempt may have been carried out */
+    clock_ms blocked;      /* since when another transaction has kept its name from it; 0: none does */
+    bool unconfirmed;      /* a standby may lack its commit */
+    PGresult *rows;        /* of this attempt */
+    pq_answered *answered; /* NULL: forgotten, or answered already */
+    void *arg;
+};
+
+TAILQ_HEAD(pq_call_list, pq_call);
+
+struct pq_pending {
+    struct pq_call_list waiting; /* not sent on this connection; in the order of their ids */
+    struct pq_call_list sent;    /* in order */
+    GHashTable *by_id;           /* -> struct pq_call */
+    GHashTable *blocked;         /* path (GBytes) -> the one call that waits for a transaction which keeps it */
+    uint64_t ids;
+};
+
+void pq_pending_init(struct pq_pending *pending);
+/* Frees all calls.  Completions are not called. */
+void pq_pending_clear(struct pq_pending *pending);
+/* A new call that waits to be sent.  Takes over the parameters' bytes. */
+struct pq_call *pq_pending_add(struct pq_pending *pending, enum pq_function function,
+                               const struct pq_parameters *parameters, clock_ms until, pq_answered *answered,
+                               void *arg);
+/* The connection prepares a statement: a refusal is only logged. */
+void pq_pending_add_preparation(struct pq_pending *pending);
+/* The path of the lock that the call takes, to be unreferenced.  NULL: it takes none, so it waits for no other
+ * transaction.  The first parameter of each function that takes a lock is its path. */
+GBytes *pq_pending_path(const struct pq_call *call);
+/* Another transaction keeps the path from this call. */
+void pq_pending_set_blocked(struct pq_pending *pending, GBytes *path, struct pq_call *call);
+/* Does another call wait for a transaction which keeps the path of this one? */
+bool pq_pending_is_behind_blocked(struct pq_pending *pending, const struct pq_call *call);
+/* Puts a call that is in no list where it was among those that wait: a later one may rely on it. */
+void pq_pending_put_back(struct pq_pending *pending, struct pq_call *call);
+/* Frees a call that is in no list. */
+void pq_pending_free(struct pq_pending *pending, struct pq_call *call);
+/* Calls its completion, once. */
+void pq_pending_answer(struct pq_call *call, enum remote_outcome outcome, enum backend_result result,
+                       const PGresult *rows);
+/* See pq_link_forget. */
+void pq_pending_forget(struct pq_pending *pending, uint64_t id);
+/* The connection ended: all calls wait for the next one. */
+void pq_pending_take_back(struct pq_pending *pending);
+/* Answers the calls whose timeout is over. */
+void pq_pending_expire(struct pq_pending *pending, clock_ms now);
+
+/* --- link.c --- */
 
 struct pq_link;
 
