@@ -1,5 +1,5 @@
 #!/bin/bash
-# README.md and docs/ are true: their transcripts are what happens, the scripts that they quote are the recipes, and the picture
+# README.md, docs/ and the first examples of leasefs(7) are true: their transcripts are what happens, the scripts that they quote are the recipes, and the picture
 # is what was recorded.
 #
 #   tests/e2e/test_readme.sh [DOCUMENT]...     only these documents; by default README.md and all of docs/
@@ -86,7 +86,56 @@ for document in "${documents[@]}"; do
     fi
 done
 
+# The literal blocks of a section of a manual, each ended by a NUL.
+examples() { # MANUAL SECTION
+    awk -v section=".Sh $2" '
+        /^\.Sh / { inside = $0 == section }
+        inside && /^\.Ed/ { literal = 0; printf "%c", 0 }
+        literal { gsub(/\\&/, ""); gsub(/\\e/, "\\"); print }
+        inside && /^\.Bd -literal/ { literal = 1 }' "$1"
+}
+
+# Runs an example at a prompt in locks/, where another holds the lock "shared" for a moment.
+run_example() { # EXAMPLE
+    local status=0
+    flock /mnt/locks/shared sleep 1 &
+    eventually 5 [ -e /mnt/locks/shared ]
+    case $1 in
+    with*) timeout 20 "$PYTHON" -S -E -c "import os"$'\n'"$1" >/dev/null || status=$? ;;
+    *) timeout 20 bash -eu -c "$1" >/dev/null || status=$? ;;
+    esac
+    wait $!
+    for lock in /mnt/locks/*; do
+        [ ! -f "$lock" ] || setfattr -n user.lease.break -v 1 "$lock"
+    done 2>/dev/null
+    return "$status"
+}
+
 if [ $# -eq 0 ]; then
+    mount -t tmpfs none /mnt
+    mkdir -p /mnt/locks
+    leasefs "local:/mnt/.store" /mnt/locks
+    for program in make-backup print-report command ...; do # which the examples run
+        printf '#!/bin/sh\n' >"$TEST_DIR/bin/$program"
+        chmod +x "$TEST_DIR/bin/$program"
+    done
+    cd /mnt/locks || exit 1
+    while IFS= read -r -d '' example; do
+        case $example in
+        *'shared command'*) mapfile -t lines <<<"${example%$'\n'}" ;; # a line each
+        setfattr*) lines=("touch L; $example") ;;
+        getfattr*) lines=("touch L; $example") ;;
+        *) lines=("$example") ;;
+        esac
+        for line in "${lines[@]}"; do
+            it "leasefs(7): ${line%%$'\n'*}"
+            expect run_example "$line"
+        done
+    done < <(examples "$SOURCE/man/leasefs.7" "EXAMPLES TO START WITH")
+    cd / || exit 1
+    end_mounts
+    umount -l /mnt
+
     redis-cli flushall >/dev/null
     { cat /etc/hosts; echo 127.0.0.1 db; } >"$TEST_DIR/hosts"
     mount --bind "$TEST_DIR/hosts" /etc/hosts
