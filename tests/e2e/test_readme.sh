@@ -1,5 +1,5 @@
 #!/bin/bash
-# README.md, docs/ and the first examples of leasefs(7) are true: their transcripts are what happens, the scripts that they quote are the recipes, and the picture
+# README.md, docs/ and the examples of the manuals of leasefs are true: their transcripts are what happens, the scripts that they quote are the recipes, and the picture
 # is what was recorded.
 #
 #   tests/e2e/test_readme.sh [DOCUMENT]...     only these documents; by default README.md and all of docs/
@@ -122,16 +122,20 @@ if [ $# -eq 0 ]; then
     cd /mnt/locks || exit 1
     while IFS= read -r -d '' example; do
         case $example in
+        '# '*) continue ;; # for root, with servers and a device that are not here
+        '$ '*) lines=("${example//'$ '/}") ;;
         *'shared command'*) mapfile -t lines <<<"${example%$'\n'}" ;; # a line each
         setfattr*) lines=("touch L; $example") ;;
         getfattr*) lines=("touch L; $example") ;;
         *) lines=("$example") ;;
         esac
         for line in "${lines[@]}"; do
-            it "leasefs(7): ${line%%$'\n'*}"
+            it "an example: ${line%%$'\n'*}"
             expect run_example "$line"
         done
-    done < <(examples "$SOURCE/man/leasefs.7" "EXAMPLES TO START WITH")
+    done < <(examples "$SOURCE/man/leasefs.7" "EXAMPLES TO START WITH"
+        examples "$SOURCE/man/leasefs.8" EXAMPLES
+        examples "$SOURCE/man/leasefs-monitoring.7" EXAMPLES)
     cd / || exit 1
     end_mounts
     umount -l /mnt
