@@ -456,11 +456,11 @@ BEGIN
   RETURN COALESCE(d, 0);
 END$$;
 
--- Ends a holder against its will, at `since`: its lock-delay begins.  In a directory's queue a nameless ticket keeps its
--- position until then.
+-- Ends a ticket against its will, at `since`.  If it holds, its lock-delay begins: in a directory's queue a nameless ticket
+-- keeps its position until then.
 CREATE OR REPLACE FUNCTION leasefs.lose(t leasefs.ticket, _why text, _since bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  d bigint := CASE WHEN t.kind = 0 OR t.mount = 'delay' THEN 0 ELSE leasefs.delay_of(t) END;
+  d bigint := CASE WHEN t.kind = 0 OR t.mount = 'delay' OR NOT t.held THEN 0 ELSE leasefs.delay_of(t) END;
 BEGIN
   PERFORM leasefs.tell(t.mount, 'e', t.id, ' ' || _why);
   PERFORM leasefs.drop(t);

@@ -467,7 +467,10 @@ void rank_decide(struct zk_batch *batch, const struct zk_reply *list, const stru
     }
     g_ptr_array_unref(queue);
     guint before = change->before->len;
-    if (!there) { /* another client has removed it */
+    if (!there && t->lock->sequence && !t->acquire_done) { /* its place has been broken while it waited */
+        g_hash_table_remove(batch->z->nodes, t->id);
+        rank_finish_with(batch, BACKEND_STALE);
+    } else if (!there) { /* another client has removed it */
         rank_restart(batch);
     } else if (until > 0 && (before == 0 || node->mode == BACKEND_SHARED)) {
         rank_delay(batch, t, node, get->stat.mtime - batch->z->server_time, until);
