@@ -31,6 +31,11 @@ unsigned contract_many(unsigned many)
     return many / MAX(subject->pace, 1);
 }
 
+int64_t contract_term(void)
+{
+    return subject->term ? subject->term : 2000;
+}
+
 bool contract_can(enum backend_feature feature)
 {
     return contract_backend->features & (unsigned)feature;

@@ -23,9 +23,13 @@ struct contract {
     bool refuses_daemon_before;          /* that was only stopped, and goes on beside the next one */
     int64_t timeout;                     /* ms, of a request of that */
     bool sessions; /* a lock ends in the store with its mount's session, which is long, and not with its term */
+    /* Between these, what is opened has servers of its own, which restart ends; NULL: those of all checks. */
+    void (*begin_own_servers)(void);
+    void (*end_own_servers)(void);
     /* Its server ends and begins again with its data; `empty`: without.  False: it cannot; NULL: neither. */
     bool (*restart)(bool empty);
     unsigned pace; /* what it has in a term is so many times less than others have; 0: once */
+    int64_t term;  /* ms, CONTRACT_TERM; 0: that of a store across a network */
 };
 
 /* All scenarios, for this backend.  One backend for one program. */
@@ -33,6 +37,8 @@ Suite *contract_suite(const struct contract *subject);
 
 /* So many of what is made one after the other, or as many as this store makes in the time of these. */
 unsigned contract_many(unsigned many);
+
+int64_t contract_term(void);
 
 /* Whether the store of the scenario can. */
 bool contract_can(enum backend_feature feature);
@@ -49,18 +55,21 @@ TCase *contract_range_case(void);
 TCase *contract_sequence_case(void);
 TCase *contract_guard_case(void);
 TCase *contract_mounts_case(void); /* where there is another mount */
+TCase *contract_hosts_case(const struct contract *subject);
 TCase *contract_guard_mounts_case(void);
 TCase *contract_upgrade_case(void);
 TCase *contract_upgrade_mounts_case(void);
 TCase *contract_convert_case(const struct contract *subject);
-TCase *contract_faults_case(const struct contract *subject); /* two mounts of a store across a network */
+TCase *contract_faults_case(const struct contract *subject);   /* two mounts of a store across a network */
+TCase *contract_restarts_case(const struct contract *subject); /* of its servers */
 TCase *contract_restart_case(const struct contract *subject);
 
 /* --- for scenarios --- */
 
 #define CONTRACT_LONG 60000 /* a term that does not end during a scenario */
 #define CONTRACT_SHORT 200  /* one that does, perhaps before the store has answered: see contract_get_soon */
-#define CONTRACT_TERM 3000  /* one that does, but in which a busy machine answers, too */
+/* One that does, but in which a busy machine answers, too. */
+#define CONTRACT_TERM contract_term()
 
 extern struct backend *contract_backend;
 extern struct ev_loop *contract_loop; /* the scenario's */

@@ -405,7 +405,7 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 static unsigned wanted(void)
 {
     const char *text = getenv("CONTRACT_CONVERSIONS");
-    return text ? (unsigned)atoi(text) : BATCH;
+    return text ? (unsigned)atoi(text) : store.pace > 1 ? BATCH / 3 : BATCH;
 }
 
 static void run(enum fault fault)

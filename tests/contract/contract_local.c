@@ -615,7 +615,7 @@ static TCase *restart_case(void)
 int main(void)
 {
     static const struct contract local = {
-        .name = LOCAL_NAME, .open = open_local, .clean = clean_local, .open_again = open_directory};
+        .name = LOCAL_NAME, .open = open_local, .clean = clean_local, .open_again = open_directory, .term = 500};
     Suite *suite = contract_suite(&local);
 
     suite_add_tcase(suite, restart_case());

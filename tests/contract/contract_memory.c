@@ -15,7 +15,7 @@ static struct backend *open_memory(void)
 
 int main(void)
 {
-    static const struct contract memory = {.name = "memory", .open = open_memory};
+    static const struct contract memory = {.name = "memory", .open = open_memory, .term = 500};
 
     return check_main(contract_suite(&memory));
 }

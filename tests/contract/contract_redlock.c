@@ -516,13 +516,13 @@ static TCase *two_case(void)
     return tcase;
 }
 
-/* --- servers that fail: each check has its own --- */
+/* --- servers that fail --- */
 
 #define HELD_OFF 2000 /* ms */
 
-static struct redis_server *shared[G_N_ELEMENTS(servers)]; /* that the others have */
+static struct redis_server *shared[G_N_ELEMENTS(servers)]; /* that the other checks have */
 
-static void failing_setup(void)
+static void begin_own_servers(void)
 {
     memcpy(shared, servers, sizeof(shared));
     for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
@@ -530,15 +530,34 @@ static void failing_setup(void)
     for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
         await_uptime(servers[i], (HELD_OFF + HELD_OFF / 100 + 2 + 1000) / 1000 + 1);
     term = HELD_OFF;
-    contract_setup_two();
 }
 
-static void failing_teardown(void)
+static void end_own_servers(void)
 {
-    contract_teardown_two();
     for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
         redis_server_free(servers[i]);
     memcpy(servers, shared, sizeof(shared));
+}
+
+/* Each of these checks ends servers, and has its own. */
+static void restarting_setup(void)
+{
+    begin_own_servers();
+    contract_setup_two();
+}
+
+static void restarting_teardown(void)
+{
+    contract_teardown_two();
+    end_own_servers();
+}
+
+/* These pause servers. */
+static void failing_teardown(void)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
+        redis_server_resume(servers[i]);
+    contract_teardown_two();
 }
 
 static void restart(unsigned server)
@@ -975,22 +994,31 @@ START_TEST(lock_that_was_released_or_broken_is_not_noted_any_more)
 }
 END_TEST
 
-static TCase *failing_case(void)
+static TCase *restarting_case(void)
 {
-    TCase *tcase = tcase_create("servers that fail");
+    TCase *tcase = tcase_create("servers that are restarted");
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, failing_setup, failing_teardown);
+    tcase_add_checked_fixture(tcase, restarting_setup, restarting_teardown);
     tcase_add_test(tcase, server_that_lost_a_lock_grants_it_to_nobody_else_during_its_holders_term);
     tcase_add_test(tcase, server_that_was_restarted_gets_held_locks_with_the_same_token);
     tcase_add_test(tcase, server_that_was_restarted_grants_nothing_before_a_holder_restores_its_lock);
     tcase_add_test(tcase, server_that_comes_back_extends_no_term);
     tcase_add_test(tcase, without_a_majority_nothing_is_granted_and_with_one_it_goes_on);
+    tcase_add_test(tcase, name_is_not_free_because_most_have_forgotten_it);
+    return tcase;
+}
+
+static TCase *failing_case(void)
+{
+    TCase *tcase = tcase_create("servers that fail");
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, contract_setup_two, failing_teardown);
     tcase_add_test(tcase, vote_that_comes_late_is_settled);
     tcase_add_test(tcase, server_that_lacks_a_lock_makes_a_majority_with_one_that_has_it);
     tcase_add_test(tcase, server_that_knows_a_greater_number_is_not_given_a_lock);
     tcase_add_test(tcase, break_leaves_a_greater_number);
-    tcase_add_test(tcase, name_is_not_free_because_most_have_forgotten_it);
     tcase_add_test(tcase, mount_ends_with_a_pending_request);
     tcase_add_loop_test(tcase, lock_that_one_server_lacks_is_recovered_and_given_to_it_again, 0, 3);
     tcase_add_loop_test(tcase, lock_is_recovered_while_one_server_does_not_answer, 0, 3);
@@ -1021,6 +1049,7 @@ int main(void)
         servers[i] = redis_server_start(NULL);
     Suite *suite = contract_suite(&redlock);
     suite_add_tcase(suite, two_case());
+    suite_add_tcase(suite, restarting_case());
     suite_add_tcase(suite, failing_case());
     int result = check_main(suite);
     for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)

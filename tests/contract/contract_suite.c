@@ -20,10 +20,13 @@ Suite *contract_suite(const struct contract *subject)
     }
     if (subject->open_other) {
         suite_add_tcase(suite, contract_mounts_case());
+        suite_add_tcase(suite, contract_hosts_case(subject));
         suite_add_tcase(suite, contract_guard_mounts_case());
         suite_add_tcase(suite, contract_upgrade_mounts_case());
         if (subject->open_relayed) {
             suite_add_tcase(suite, contract_faults_case(subject));
+            if (subject->restart)
+                suite_add_tcase(suite, contract_restarts_case(subject));
         }
     }
     return suite;

@@ -6,6 +6,7 @@
 #include <hiredis/hiredis.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,13 +148,30 @@ void redis_server_stop(struct redis_server *server)
     server->pid = 0;
 }
 
+/* Whether each of its threads is. */
+static bool is_stopped(const struct redis_server *server)
+{
+    char *tasks = g_strdup_printf("/proc/%d/task", (int)server->pid);
+    GDir *directory = g_dir_open(tasks, 0, NULL);
+    bool stopped = true;
+
+    ck_assert_ptr_nonnull(directory);
+    for (const char *task; stopped && (task = g_dir_read_name(directory));) {
+        char *file = g_build_filename(tasks, task, "stat", NULL), *text = NULL;
+        stopped = g_file_get_contents(file, &text, NULL, NULL) && strstr(text, ") T ");
+        g_free(file);
+        g_free(text);
+    }
+    g_dir_close(directory);
+    g_free(tasks);
+    return stopped;
+}
+
 void redis_server_pause(struct redis_server *server)
 {
-    int status;
-
     kill(server->pid, SIGSTOP);
-    ck_assert_int_eq(waitpid(server->pid, &status, WUNTRACED), server->pid);
-    ck_assert(WIFSTOPPED(status));
+    while (!is_stopped(server))
+        g_usleep(100);
 }
 
 void redis_server_resume(struct redis_server *server)

@@ -603,6 +603,50 @@ START_TEST(lock_in_its_last_millisecond_is_held_or_free)
 }
 END_TEST
 
+/* --- hand-overs, as other clients of the server see them --- */
+
+START_TEST(hand_over_reports_no_other_mount)
+{
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *first = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct hosts_record *second = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+
+    HOSTS_UNTIL(holder->wanted >= 1);
+    hosts_spy();
+    hosts_release(holder);
+    HOSTS_UNTIL(first->granted);
+    ck_assert_uint_eq(hosts_messages("", NULL), 1);
+    ck_assert_uint_eq(second->granted, 0);
+}
+END_TEST
+
+START_TEST(lock_is_never_free_during_a_hand_over)
+{
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+
+    hosts_release(holder);
+    if (!waiter->granted) /* a foreign client that polls */
+        ck_assert(hosts_exists("h:L"));
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert(hosts_exists("h:L"));
+}
+END_TEST
+
+START_TEST(pubsub_connection_that_is_killed_costs_no_hand_over)
+{
+    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct hosts_record *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    clock_ms released = clock_now();
+
+    redis_server_do(hosts_server, "CLIENT KILL TYPE pubsub");
+    hosts_release(holder);
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert_int_lt(waiter->at - released, 1000);
+    ck_assert(hosts_exists("h:L"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_foreign");
@@ -616,6 +660,9 @@ int main(void)
     tcase_add_loop_test(foreign, key_of_another_type_is_held_and_not_touched, 0, G_N_ELEMENTS(others));
     tcase_add_test(foreign, foreign_lock_does_not_hinder_who_stopped_waiting);
     tcase_add_test(foreign, lock_delay_holds_foreign_clients_off);
+    tcase_add_test(foreign, hand_over_reports_no_other_mount);
+    tcase_add_test(foreign, lock_is_never_free_during_a_hand_over);
+    tcase_add_test(foreign, pubsub_connection_that_is_killed_costs_no_hand_over);
     suite_add_tcase(suite, foreign);
     tcase_set_timeout(administrator, 40);
     tcase_add_checked_fixture(administrator, setup, hosts_teardown);
