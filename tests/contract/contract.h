@@ -60,7 +60,8 @@ TCase *contract_guard_mounts_case(void);
 TCase *contract_upgrade_case(void);
 TCase *contract_upgrade_mounts_case(void);
 TCase *contract_convert_case(const struct contract *subject);
-TCase *contract_faults_case(const struct contract *subject);   /* two mounts of a store across a network */
+TCase *contract_faults_case(const struct contract *subject); /* two mounts of a store across a network */
+TCase *contract_lost_case(const struct contract *subject);
 TCase *contract_restarts_case(const struct contract *subject); /* of its servers */
 TCase *contract_restart_case(const struct contract *subject);
 
@@ -86,8 +87,8 @@ extern struct backend *contract_one, *contract_other;
 void contract_setup_two(void);
 void contract_teardown_two(void);
 
-/* One turn of the loop; ends the check 20 s after the last call of contract_restart_time_limit: what is slow is not
- * stuck. */
+/* One turn of the loop, of 20 ms at most; ends the check 20 s after the last call of contract_restart_time_limit: what
+ * is slow is not stuck. */
 void contract_turn(void);
 void contract_restart_time_limit(void);
 /* The same without waiting. */

@@ -159,12 +159,27 @@ START_TEST(claim_that_is_never_answered_leaves_nothing)
 }
 END_TEST
 
+/* A store of sessions promises nothing then, but goes on. */
+START_TEST(server_that_forgot_has_lost_all_sessions)
+{
+    struct lock *holder = lock_take(contract_one, "L"), *waiter = lock_take(contract_other, "L");
+    uint64_t fence = holder->ticket->fence;
+
+    if (!store.sessions || !strike(FORGOT))
+        return;
+    LOCK_UNTIL(holder->log.ended && waiter->log.granted);
+    ck_assert_int_eq(holder->log.why, BACKEND_LOST);
+    ck_assert_uint_gt(waiter->ticket->fence, fence);
+    ck_assert(lock_is_busy_at(contract_one, "L"));
+}
+END_TEST
+
 START_TEST(server_that_forgot_gives_nobody_what_is_held)
 {
     struct lock *holder = lock_take(contract_one, "L"), *waiter = lock_take(contract_other, "L");
 
     lock_pass(MOMENT); /* the server knows the term of what is held */
-    if (!strike(FORGOT))
+    if (store.sessions || !strike(FORGOT))
         return;
     lock_pass(TERM + MOMENT);
     ck_assert_uint_eq(holder->log.ended + waiter->log.granted + waiter->log.ended, 0);
@@ -180,7 +195,7 @@ START_TEST(server_that_forgot_while_the_holder_was_away_waits_for_its_term)
 
     lock_pass(MOMENT);
     relay_stop();
-    if (!strike(FORGOT))
+    if (store.sessions || !strike(FORGOT))
         return;
     struct lock *waiter = lock_take(contract_other, "L");
     LOCK_UNTIL(holder->log.ended);
@@ -196,7 +211,6 @@ static void setup(void)
     signal(SIGPIPE, SIG_IGN);
     contract_use(&store);
     contract_setup_two();
-    lock_begin();
 }
 
 static void setup_restarts(void)
@@ -208,11 +222,8 @@ static void setup_restarts(void)
 
 static void teardown(void)
 {
-    lock_end();
-    backend_free(contract_other);
-    contract_backend = contract_one;
     relay_end();
-    contract_teardown();
+    lock_teardown();
 }
 
 static void teardown_restarts(void)
@@ -253,6 +264,7 @@ TCase *contract_restarts_case(const struct contract *subject)
     tcase_add_loop_test(tcase, waiter_keeps_its_place, RESTARTED, RESTARTED + 1);
     tcase_add_loop_test(tcase, release_during_a_fault_is_done_when_it_is_over, RESTARTED, RESTARTED + 1);
     tcase_add_loop_test(tcase, grant_during_a_fault_is_found_when_it_is_over, RESTARTED, RESTARTED + 1);
+    tcase_add_test(tcase, server_that_forgot_has_lost_all_sessions);
     tcase_add_test(tcase, server_that_forgot_gives_nobody_what_is_held);
     tcase_add_test(tcase, server_that_forgot_while_the_holder_was_away_waits_for_its_term);
     return tcase;

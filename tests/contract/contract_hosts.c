@@ -401,27 +401,13 @@ START_TEST(any_name_is_a_lock_or_is_refused)
 }
 END_TEST
 
-static void setup(void)
-{
-    contract_setup_two();
-    lock_begin();
-}
-
-static void teardown(void)
-{
-    lock_end();
-    backend_free(contract_other);
-    contract_backend = contract_one;
-    contract_teardown();
-}
-
 TCase *contract_hosts_case(const struct contract *subject)
 {
     sessions = subject->sessions;
 
     TCase *tcase = tcase_create("hosts");
     tcase_set_timeout(tcase, 30);
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, contract_setup_two, lock_teardown);
     tcase_add_test(tcase, shared_waiters_of_both_mounts_are_granted_together);
     tcase_add_test(tcase, no_new_claim_overtakes_a_waiter_of_the_other_mount);
     tcase_add_loop_test(tcase, request_behind_a_release_finds_it_done, 0, 4);

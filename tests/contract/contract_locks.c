@@ -1,26 +1,9 @@
 /* contract_locks: locks of two mounts, and their renewals. */
 #include "tests/contract/contract_locks.h"
 
-enum { LOCKS = 8, TICK = 20 /* ms */ };
+enum { LOCKS = 8 };
 
 static struct lock locks[LOCKS];
-static ev_timer tick;
-
-static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    (void)loop, (void)timer, (void)events;
-}
-
-void lock_begin(void)
-{
-    ev_timer_init(&tick, on_tick, TICK / 1e3, TICK / 1e3);
-    ev_timer_start(contract_loop, &tick);
-}
-
-void lock_end(void)
-{
-    ev_timer_stop(contract_loop, &tick);
-}
 
 void lock_turn(void)
 {
@@ -136,4 +119,11 @@ void lock_mount_dies(void)
     backend_free(contract_one);
     contract_one = NULL;
     contract_backend = contract_other;
+}
+
+void lock_teardown(void)
+{
+    backend_free(contract_other);
+    contract_backend = contract_one;
+    contract_teardown();
 }

@@ -16,10 +16,6 @@ struct lock {
     bool fixed; /* it is not renewed */
 };
 
-/* After and before the fixtures of two mounts.  The loop turns every 20 ms from then on. */
-void lock_begin(void);
-void lock_end(void);
-
 /* One turn of the loop, with renewals. */
 void lock_turn(void);
 void lock_pass(int64_t ms);
@@ -46,5 +42,7 @@ bool lock_is_busy_at(struct backend *mount, const char *name);
 struct backend_info lock_stat_at(struct backend *mount, const char *name);
 /* contract_one ends without releasing anything, as after kill -9. */
 void lock_mount_dies(void);
+/* As contract_teardown_two, also where it did. */
+void lock_teardown(void);
 
 #endif

@@ -61,12 +61,16 @@ static struct backend *open_again(void)
     return open_mount(seed++, "host:/mnt/locks");
 }
 
+/* `empty`: as a backup of an earlier time, or a standby that lacks all of it. */
 static bool restart(bool empty)
 {
-    if (!empty) {
-        postgresql_server_restart(server);
+    if (empty) {
+        char *statement = g_strdup_printf("TRUNCATE t%1$d.ticket, t%1$d.mount, t%1$d.term, t%1$d.restored", getpid());
+        g_free(postgresql_server_do(server, statement));
+        g_free(statement);
     }
-    return !empty;
+    postgresql_server_restart(server);
+    return true;
 }
 
 static void on_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,

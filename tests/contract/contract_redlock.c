@@ -566,6 +566,15 @@ static void restart(unsigned server)
     redis_server_again(servers[server]); /* it keeps nothing on disk */
 }
 
+/* One of the servers is restarted, or with `empty` a majority. */
+static bool restart_servers(bool empty)
+{
+    restart(2);
+    if (empty)
+        restart(1);
+    return true;
+}
+
 START_TEST(server_that_lost_a_lock_grants_it_to_nobody_else_during_its_holders_term)
 {
     struct contract_log log = {0}, late = {0};
@@ -1038,6 +1047,9 @@ int main(void)
                                             .open_again = open_again,
                                             .refuses_daemon_before = true,
                                             .open_relayed = open_relayed,
+                                            .begin_own_servers = begin_own_servers,
+                                            .end_own_servers = end_own_servers,
+                                            .restart = restart_servers,
                                             .timeout = 5000,
                                             .pace = 10};
 

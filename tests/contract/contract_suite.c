@@ -25,6 +25,7 @@ Suite *contract_suite(const struct contract *subject)
         suite_add_tcase(suite, contract_upgrade_mounts_case());
         if (subject->open_relayed) {
             suite_add_tcase(suite, contract_faults_case(subject));
+            suite_add_tcase(suite, contract_lost_case(subject));
             if (subject->restart)
                 suite_add_tcase(suite, contract_restarts_case(subject));
         }

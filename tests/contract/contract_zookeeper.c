@@ -14,6 +14,8 @@
 
 static struct zookeeper_server *server; /* each check has a root of its own in it */
 
+static int64_t term = CONTRACT_LONG / 2; /* ms, of a session */
+
 static char *state; /* the directory of open_again; or NULL */
 
 static struct backend *open_mount_of(uint16_t port, const char *below, uint32_t seed, bool background,
@@ -25,7 +27,7 @@ static struct backend *open_mount_of(uint16_t port, const char *below, uint32_t 
 
     ck_assert_msg(zookeeper_uri_parse(&uri, text, error, sizeof(error)) == 0, "%s", error);
     const struct zookeeper_options options = {
-        .uri = &uri, .ttl = CONTRACT_LONG / 2, .seed = seed, .background = background, .state = directory};
+        .uri = &uri, .ttl = term, .seed = seed, .background = background, .state = directory};
     ck_assert_msg(zookeeper_new(&options, &b, error, sizeof(error)) == 0, "%s", error);
     zookeeper_uri_clear(&uri);
     g_free(text);
@@ -67,6 +69,28 @@ static struct backend *open_zookeeper(void)
 static struct backend *open_other(void)
 {
     return open_mount(2);
+}
+
+static struct zookeeper_server *shared; /* that the other checks have */
+
+static void begin_own_server(void)
+{
+    shared = server;
+    server = zookeeper_server_start();
+    term = 9000; /* so that a check sees the end of its session */
+}
+
+static void end_own_server(void)
+{
+    zookeeper_server_free(server);
+    server = shared;
+    term = CONTRACT_LONG / 2;
+}
+
+static bool restart(bool empty)
+{
+    zookeeper_server_restart(server, empty);
+    return true;
 }
 
 /* The processes that took it may believe in it for its term. */
@@ -308,7 +332,7 @@ static void assert_refused(const char *below, const char *words)
     struct zookeeper_uri uri;
     struct backend *b = NULL;
     ck_assert_int_eq(zookeeper_uri_parse(&uri, text, error, sizeof error), 0);
-    const struct zookeeper_options options = {.uri = &uri, .ttl = CONTRACT_LONG / 2, .seed = 5};
+    const struct zookeeper_options options = {.uri = &uri, .ttl = term, .seed = 5};
     ck_assert_int_eq(zookeeper_new(&options, &b, error, sizeof error), -EPROTONOSUPPORT);
     ck_assert_msg(strstr(error, words) != NULL, "%s", error);
     zookeeper_uri_clear(&uri);
@@ -388,6 +412,9 @@ int main(void)
                                               .open_other = open_other,
                                               .open_again = open_again,
                                               .open_relayed = open_relayed,
+                                              .begin_own_servers = begin_own_server,
+                                              .end_own_servers = end_own_server,
+                                              .restart = restart,
                                               .sessions = true,
                                               .timeout = 5000,
                                               .pace = 30};

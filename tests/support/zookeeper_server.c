@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <glib.h>
+#include <glib/gstdio.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,14 +139,37 @@ uint16_t zookeeper_server_port(const struct zookeeper_server *server)
     return server->port;
 }
 
-void zookeeper_server_free(struct zookeeper_server *server)
+static void end(struct zookeeper_server *server)
 {
     if (server->pid) {
         kill(server->pid, SIGKILL);
         waitpid(server->pid, NULL, 0);
+        server->pid = 0;
     }
+}
+
+static void remove_data(const struct zookeeper_server *server)
+{
     const char *const remove[] = {"rm", "-rf", server->directory, NULL};
     g_spawn_sync(NULL, (char **)remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL, NULL);
+}
+
+void zookeeper_server_restart(struct zookeeper_server *server, bool empty)
+{
+    end(server);
+    if (empty) {
+        remove_data(server);
+        g_mkdir(server->directory, 0700);
+    }
+    launch(server);
+    if (!await(server))
+        on_time_limit("it does not start again");
+}
+
+void zookeeper_server_free(struct zookeeper_server *server)
+{
+    end(server);
+    remove_data(server);
     g_free(server->directory);
     g_free(server);
 }

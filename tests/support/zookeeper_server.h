@@ -18,6 +18,8 @@ struct zookeeper_server *zookeeper_server_start(void);
 uint16_t zookeeper_server_port(const struct zookeeper_server *server);
 /* How many of its sessions it keeps for them. */
 unsigned zookeeper_server_watches(const struct zookeeper_server *server);
+/* It is killed and begins again with its data, or, `empty`, without; returns when it answers. */
+void zookeeper_server_restart(struct zookeeper_server *server, bool empty);
 void zookeeper_server_free(struct zookeeper_server *server);
 
 #endif
