@@ -196,6 +196,15 @@ dev_t takeover_device(const struct takeover *t)
     return t->device;
 }
 
+/* As .leasefs/status shows it. */
+static char *takeover_escape(const char *text)
+{
+    size_t size = strlen(text) * 4 + 1;
+    char *escaped = g_malloc(size);
+    log_escape(escaped, size, text);
+    return escaped;
+}
+
 int takeover_check_store(const struct takeover *t, const struct options *options, struct backend *backend, char *error,
                          size_t error_size)
 {
@@ -207,10 +216,11 @@ int takeover_check_store(const struct takeover *t, const struct options *options
     }
     if (backend) {
         backend_status(backend, &status);
-        address = g_strdup(status.address);
+        address = takeover_escape(status.address);
         backend_status_clear(&status);
     } else if (options->kind == OPTIONS_LOCAL) {
-        address = g_strconcat("local:", options->directory, NULL);
+        g_autofree char *local = g_strconcat("local:", options->directory, NULL);
+        address = takeover_escape(local);
     }
     g_autofree char *source = mountpoint_source(t->root);
     bool same =
