@@ -240,7 +240,15 @@ static int main_serve_confined(const struct options *options, int waiting, struc
 static void main_warn_of_blindness(const struct options *options)
 {
     bool others = options->allow_other || geteuid() == 0;
-    if (others && strcmp(options->backend, "memory") != 0 && !unmounter_may_look()) {
+    if (strcmp(options->backend, "memory") == 0) {
+        return;
+    }
+    if (!process_first_is_init()) {
+        log_notice(
+            "this daemon is in a pid namespace of its own: when that ends, as with its container, locks end too; "
+            "in the host's pid namespace (hostPID: true, --pid=host) they survive it");
+    }
+    if (others && !unmounter_may_look()) {
         log_warning("no CAP_SYS_PTRACE: cannot look into the processes of other users: if a daemon is killed, only the "
                     "process that opened a lock's file keeps the lock");
     }

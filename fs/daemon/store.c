@@ -15,6 +15,7 @@
 #include "backend/redis/redis.h"
 #include "backend/redlock/redlock.h"
 #include "backend/zookeeper/zookeeper.h"
+#include "fs/process/process.h"
 
 #define STORE_LOCK_TRIES 50    /* to lock the directory of a daemon that is ending */
 #define STORE_LOCK_PAUSE 20000 /* microseconds between two */
@@ -60,14 +61,35 @@ struct store_login {
     char *identity;        /* this mount among all mounts of the store; NULL: not known */
 };
 
+/* The kernel gives the number of a pid namespace again, so its first process identifies it, too.  0: this is
+ * the initial one. */
+static uint64_t store_namespace_start(void)
+{
+    struct process_reader reader;
+    uint64_t start = 0;
+    int pidfd = -1;
+    if (!process_first_is_init()) {
+        process_open(&reader);
+        process_identify(&reader, 1, &start, &pidfd);
+        process_close(&reader);
+    }
+    if (pidfd >= 0) {
+        close(pidfd);
+    }
+    return start;
+}
+
 /* Identifies this mount among all mounts of the store; the same when it starts again.
  * It names the pid namespace, because owners are found by their pids. */
 static char *store_mount_identity(const struct options *options)
 {
+    uint64_t start = store_namespace_start();
+    g_autofree char *first = start ? g_strdup_printf(" %" G_GUINT64_FORMAT, start) : g_strdup("");
     char *boot = NULL, *pids = g_file_read_link("/proc/self/ns/pid", NULL);
     g_file_get_contents("/proc/sys/kernel/random/boot_id", &boot, NULL, NULL);
     char *identity =
-        boot && pids ? g_strdup_printf("%s %s %u %s", g_strstrip(boot), pids, getuid(), options->mountpoint) : NULL;
+        boot && pids ? g_strdup_printf("%s %s%s %u %s", g_strstrip(boot), pids, first, getuid(), options->mountpoint)
+                     : NULL;
     g_free(pids);
     g_free(boot);
     return identity;
