@@ -322,6 +322,7 @@ struct backend_operations {
     /* May be NULL: there are no queues. */
     void (*tickets)(struct backend *, const char *directory, const char *after, size_t max, backend_list_done *,
                     void *arg);
+    void (*mounts)(struct backend *, backend_info_done *, void *arg); /* may be NULL */
     void (*mkdir)(struct backend *, const char *name, const struct backend_directory *, backend_done *, void *arg);
     void (*rmdir)(struct backend *, const char *name, backend_done *, void *arg);
     void (*set_directory)(struct backend *, const char *name, const struct backend_directory *, backend_done *,
@@ -514,6 +515,18 @@ static inline void backend_tickets(struct backend *b, const char *directory, con
         b->operations->tickets(b, directory, after, max, done, arg);
     } else {
         done(arg, BACKEND_OK, NULL, 0);
+    }
+}
+
+/* The mounts that use the store now, this one among them, as the content of `info`: a line for each, of version, host,
+ * and for how many ms its daemon has been there, or -, with tabs between them.  Of an older leasefs some may be
+ * missing. UNSUPPORTED: there is only this mount, or the store knows no other. */
+static inline void backend_mounts(struct backend *b, backend_info_done *done, void *arg)
+{
+    if (b->operations->mounts) {
+        b->operations->mounts(b, done, arg);
+    } else {
+        done(arg, BACKEND_UNSUPPORTED, NULL);
     }
 }
 

@@ -96,7 +96,8 @@ struct fs {
     uint64_t next_handle;
     int64_t wall_offset; /* see fs_wall */
     struct request_list unanswered;
-    uint32_t requests;      /* requests without a reply yet */
+    uint32_t requests; /* requests without a reply yet */
+    clock_ms started;
     uint64_t answered;      /* replies since the daemon started */
     struct meta *last_meta; /* of the last claim, and its encoding: see update.c */
     GBytes *last_meta_bytes;

@@ -35,6 +35,8 @@ static const struct {
     [PQ_SET_DIRECTORY] = {"SELECT %s.set_directory(", 6, true, ")"},
     [PQ_ENTER] = {"SELECT * FROM %s.enter_epoch(", 10, false, ")"},
     [PQ_GREET] = {"SELECT * FROM %s.greet(", 5, false, ")"},
+    [PQ_NOTE_MOUNT] = {"SELECT %s.note_mount(", 2, false, ")"},
+    [PQ_MOUNTS] = {"SELECT * FROM %s.mounts(", 0, false, ")"},
     [PQ_SWEEP] = {"SELECT * FROM %s.sweep(", 1, false, ")"},
     [PQ_RECOVER] = {"SELECT * FROM %s.recover(", 5, false, ")"},
     [PQ_BLOCKERS] = {"SELECT * FROM %s.blockers(", 1, false, ")"},

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "backend/format.h"
 #include "backend/log.h"
 #include "backend/postgresql/private.h"
 
@@ -78,6 +79,20 @@ static void postgresql_greet(struct postgresql *p)
     postgresql_send(p, PQ_GREET, &f, 0, postgresql_on_greeted, p);
 }
 
+/* A schema that an earlier version made may lack the function. */
+static void postgresql_on_noted(void *arg, const struct pq_answer *answer)
+{
+    (void)arg, (void)answer;
+}
+
+static void postgresql_note_mount(struct postgresql *p)
+{
+    struct pq_parameters f = {.count = 0};
+    pq_add_text(&f, p->mount);
+    pq_add_text(&f, PACKAGE_VERSION);
+    postgresql_send(p, PQ_NOTE_MOUNT, &f, 0, postgresql_on_noted, p);
+}
+
 static void postgresql_on_pulse(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct postgresql *p = timer->data;
@@ -102,6 +117,7 @@ static void postgresql_on_up(void *context)
     }
     p->was_up = true;
     postgresql_greet(p);
+    postgresql_note_mount(p);
     epoch_restore(&p->epoch);
     remote_on_up(&p->remote);
 }

@@ -93,6 +93,8 @@ enum pq_function {
     PQ_SET_DIRECTORY,
     PQ_ENTER,
     PQ_GREET,
+    PQ_NOTE_MOUNT,
+    PQ_MOUNTS,
     PQ_SWEEP,
     PQ_RECOVER,
     PQ_BLOCKERS,

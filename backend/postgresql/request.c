@@ -207,6 +207,29 @@ static void request_send_stat(struct remote_request *request)
     postgresql_send(postgresql_of(request), PQ_STAT, &f, 0, request_on_stat, request);
 }
 
+static void request_on_mounts(void *arg, const struct pq_answer *given)
+{
+    struct remote_request *request = arg;
+    GString *text = g_string_new(NULL);
+    bool known = given->outcome == REMOTE_ANSWERED;
+    for (int i = 0; known && i < PQntuples(given->rows); i++) {
+        const char *version = pq_text(given->rows, i, "version"), *age = pq_text(given->rows, i, "age");
+        g_string_append_printf(text, "%s\t%s\t%s\n", *version ? version : "-", pq_text(given->rows, i, "host"),
+                               *age ? age : "-");
+    }
+    struct backend_info info = {.type = BACKEND_DIRECTORY, .content = g_string_free_to_bytes(text)};
+    bool lacks = given->outcome == REMOTE_REFUSED; /* a schema that an earlier version made lacks the function */
+    struct remote_answer answer = {.result = lacks ? BACKEND_UNSUPPORTED : given->result, .info = &info};
+    request_answer(request, given, &answer);
+    remote_info_clear(&info);
+}
+
+static void request_send_mounts(struct remote_request *request)
+{
+    struct pq_parameters f = {.count = 0};
+    postgresql_send(postgresql_of(request), PQ_MOUNTS, &f, 0, request_on_mounts, request);
+}
+
 static int request_list_part(const struct remote_request *request)
 {
     return (int)MIN(request->listing->max, POSTGRESQL_LIST_MAX);
@@ -544,6 +567,7 @@ uint64_t pq_send_request(struct remote_request *request, struct remote_ticket *t
         [REMOTE_STAT] = request_send_stat,
         [REMOTE_LIST] = request_list,
         [REMOTE_TICKETS] = request_list,
+        [REMOTE_MOUNTS] = request_send_mounts,
         [REMOTE_MKDIR] = request_change_directory,
         [REMOTE_RMDIR] = request_change_directory,
         [REMOTE_SET_DIRECTORY] = request_change_directory,

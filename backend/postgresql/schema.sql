@@ -115,6 +115,8 @@ CREATE TABLE IF NOT EXISTS leasefs.mount (
   deadline bigint NOT NULL
 ) WITH (fillfactor = 50);
 
+ALTER TABLE leasefs.mount ADD COLUMN IF NOT EXISTS version text, ADD COLUMN IF NOT EXISTS since bigint;
+
 -- The epoch: see backend/remote/epoch.h.  One row, or none before the first mount.
 CREATE TABLE IF NOT EXISTS leasefs.epoch (
   stamp text NOT NULL,
@@ -1806,6 +1808,16 @@ BEGIN
   replicated := current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') IN ('on', 'remote_apply');
   page := (leasefs.sweep(_page)).page;
 END$$;
+
+-- The version of a mount that has greeted, and when it was first there.
+CREATE OR REPLACE FUNCTION leasefs.note_mount(_mount text, _version text) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+$$UPDATE leasefs.mount m SET version = _version, since = COALESCE(m.since, leasefs.ms()) WHERE m.channel = _mount$$;
+
+-- The mounts that are there, and for how many ms.
+CREATE OR REPLACE FUNCTION leasefs.mounts(OUT version text, OUT host text, OUT age bigint) RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+$$SELECT m.version, m.host, leasefs.ms() - m.since FROM leasefs.mount m WHERE m.deadline > leasefs.ms() ORDER BY m.since$$;
 
 -- The sessions whose transactions keep the advisory lock of a name, for the log.
 CREATE OR REPLACE FUNCTION leasefs.blockers(_path bytea, OUT who text, OUT name text) RETURNS SETOF record

@@ -315,6 +315,27 @@ static void procedure_read_word(const struct remote_request *request, const stru
     redis_fence(given->reply, 1, &answer->fence); /* of rename */
 }
 
+/* --- mounts --- */
+
+static void procedure_fill_mounts(struct redis_call *call, const struct remote_request *request,
+                                  const struct remote_ticket *t)
+{
+    (void)request, (void)t;
+    redis_call_key(call, 's', "");
+}
+
+static void procedure_read_mounts(const struct remote_request *request, const struct redis_answer *given,
+                                  struct remote_answer *answer, struct procedure_values *values)
+{
+    const char *text = redis_text(given->reply, 1);
+    bool known = given->outcome == REMOTE_ANSWERED && strcmp(redis_text(given->reply, 0), "mounts") == 0;
+    values->info.content = known ? g_bytes_new(text, strlen(text)) : NULL;
+    answer->info = &values->info;
+    answer->result = given->outcome != REMOTE_ANSWERED ? redis_failure(redis_of(request), given)
+                     : known                           ? BACKEND_OK
+                                                       : BACKEND_UNSUPPORTED;
+}
+
 /* --- the table --- */
 
 /* A procedure that is one call of a script; or else a flow of several. */
@@ -338,6 +359,7 @@ static const struct procedure {
     [REMOTE_STAT] = {.begin = redis_stat},
     [REMOTE_LIST] = {.begin = redis_list},
     [REMOTE_TICKETS] = {.begin = redis_list},
+    [REMOTE_MOUNTS] = {REDIS_MOUNTS, procedure_fill_mounts, procedure_read_mounts},
     [REMOTE_MKDIR] = {.begin = redis_change_directory},
     [REMOTE_RMDIR] = {.begin = redis_change_directory},
     [REMOTE_SET_DIRECTORY] = {.begin = redis_change_directory},

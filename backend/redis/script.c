@@ -141,6 +141,9 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_TICKETS] = {"tickets",
 #include "backend/redis/script/tickets.inc"
     },
+    [REDIS_MOUNTS] = {"mounts",
+#include "backend/redis/script/mounts.inc"
+    },
     [REDIS_NAMES] = {"names",
 #include "backend/redis/script/names.inc"
     },

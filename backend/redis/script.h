@@ -26,6 +26,7 @@ enum redis_script_id {
     REDIS_LIST,
     REDIS_NAMES,
     REDIS_TICKETS,
+    REDIS_MOUNTS,
     REDIS_DIRECTORY,
     REDIS_DELAY,
     REDIS_LEASES,

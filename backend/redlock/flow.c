@@ -24,6 +24,7 @@ void redlock_flow_end(struct redlock_flow *flow, bool settle)
     }
     ev_timer_stop(flow->r->remote.loop, &flow->timer);
     LIST_REMOVE(flow, link);
+    g_clear_pointer(&flow->mounts, g_hash_table_unref);
     g_free(flow->name);
     g_free(flow);
 }

@@ -10,6 +10,7 @@
  * revoke.c           ends holders by name
  * directory.c        makes, removes, changes and restores directories
  * query.c            who holds a name, and the names in a directory
+ * mounts.c           the mounts that are there
  * hold.c             the locks that this mount holds, and their records on the servers
  * flow.c             a request in one or more polls
  * poll.c             one question to all servers, and their votes
@@ -61,8 +62,10 @@ struct redlock {
     unsigned count;
     struct redlock_node *nodes;
     struct redis_keys keys;
-    char *channel;                     /* of all mounts with these keys */
-    char *about;                       /* this mount's description: see backend/format.h */
+    char *channel;           /* of all mounts with these keys */
+    char *about;             /* this mount's description: see backend/format.h */
+    char id[REMOTE_ID_SIZE]; /* of this daemon, for other mounts */
+    clock_ms started;
     char *address;                     /* to show */
     bool notes;                        /* the mount has an identity: its locks are noted, for its next daemon */
     struct redlock_recovery *recovery; /* until all that the daemon before held is found; or NULL */
@@ -180,6 +183,7 @@ struct redlock_flow {
     char *name;                 /* of the lock or directory */
     char id[REMOTE_ID_SIZE];    /* the value of the lock's key */
     uint64_t revision;          /* that it writes in the record of the lock */
+    GHashTable *mounts;         /* id of a mount -> its line; NULL: it asks for none */
     enum backend_result result; /* that it gives from the loop */
     union {
         struct {
@@ -270,6 +274,13 @@ void redlock_query_fill(struct redlock *r, const char *name);
 enum vote_verdict redlock_query_verdict(const struct redlock_flow *flow, const char *nothing, const char **ret_word);
 /* The newest attributes of a directory that a majority has; meta is a new reference. */
 void redlock_query_note_directory(struct redlock_flow *flow, const char *word, struct backend_directory *directory);
+
+/* --- mounts.c --- */
+
+void redlock_mounts(struct redlock_flow *flow);
+/* Messages: "m QUESTION", and "i QUESTION ANSWER". */
+void redlock_mounts_question(struct redlock_node *node, const char *question);
+void redlock_mounts_answer(struct redlock *r, const char *question, const char *answer);
 
 /* --- directory.c --- */
 

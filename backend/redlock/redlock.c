@@ -64,7 +64,8 @@ static void redlock_on_down(void *context, const char *why)
     }
 }
 
-/* "w TOKEN": another waits for this holder's lock; "e TOKEN WHY": the holder was revoked.  Each server sends it. */
+/* "w TOKEN": another waits for this holder's lock; "e TOKEN WHY": the holder was revoked; of "m" and "i" see mounts.c.
+ * Each server sends it. */
 static void redlock_on_message(void *context, const char *data, size_t length)
 {
     struct redlock_node *node = context;
@@ -75,6 +76,10 @@ static void redlock_on_message(void *context, const char *data, size_t length)
     } else if (count == 3 && strcmp(words[0], "e") == 0) {
         redlock_hold_report(node->r, words[1], REMOTE_ENDED,
                             strcmp(words[2], "released") == 0 ? BACKEND_RELEASED : BACKEND_BROKEN);
+    } else if (count == 2 && strcmp(words[0], "m") == 0) {
+        redlock_mounts_question(node, words[1]);
+    } else if (count == 3 && strcmp(words[0], "i") == 0) {
+        redlock_mounts_answer(node->r, words[1], words[2]);
     }
     g_strfreev(words);
     g_free(text);
@@ -286,6 +291,8 @@ int redlock_new(const struct redlock_options *options, struct backend **ret, cha
     r->keys = keys;
     r->channel = redlock_channel(REDLOCK_CHANNEL, options->prefix, options->key);
     r->about = format_describe_mount(REDLOCK_FORMAT);
+    r->started = clock_now();
+    remote_make_id(r->id);
     r->notes = options->identity;
     char *identity =
         g_strconcat("redlock ", options->identity, NULL); /* none of redis://, which notes in another way */

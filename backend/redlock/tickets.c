@@ -318,6 +318,7 @@ uint64_t redlock_tickets_send(struct remote_request *request, struct remote_tick
         [REMOTE_TEST] = redlock_test,
         [REMOTE_STAT] = redlock_stat,
         [REMOTE_LIST] = redlock_list,
+        [REMOTE_MOUNTS] = redlock_mounts,
         [REMOTE_MKDIR] = redlock_mkdir,
         [REMOTE_RMDIR] = redlock_rmdir,
         [REMOTE_SET_DIRECTORY] = redlock_set_directory,

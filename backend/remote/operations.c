@@ -121,7 +121,7 @@ static void operations_rename(struct backend *b, struct backend_ticket *ticket, 
 
 static void operations_on_answer(struct remote_request *request, const struct remote_answer *answer)
 {
-    if (request->procedure == REMOTE_TEST || request->procedure == REMOTE_STAT) {
+    if (request->procedure == REMOTE_TEST || request->procedure == REMOTE_STAT || request->procedure == REMOTE_MOUNTS) {
         request->known(request->arg, answer->result, answer->result == BACKEND_OK ? answer->info : NULL);
     } else if (request->done) {
         request->done(request->arg, answer->result);
@@ -189,6 +189,11 @@ static void operations_test(struct backend *b, const char *name, const struct ba
 static void operations_stat(struct backend *b, const char *name, backend_info_done *done, void *arg)
 {
     operations_ask((struct remote *)b, REMOTE_STAT, name, NULL, done, arg);
+}
+
+static void operations_mounts(struct backend *b, backend_info_done *done, void *arg)
+{
+    operations_ask((struct remote *)b, REMOTE_MOUNTS, "", NULL, done, arg);
 }
 
 static void operations_send_list(struct remote *r, enum remote_procedure procedure, const char *directory,
@@ -376,6 +381,7 @@ static const struct backend_operations operations = {
     .stat = operations_stat,
     .list = operations_list,
     .tickets = operations_tickets,
+    .mounts = operations_mounts,
     .mkdir = operations_mkdir,
     .rmdir = operations_rmdir,
     .set_directory = operations_set_directory,

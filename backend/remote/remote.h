@@ -141,6 +141,7 @@ enum remote_procedure {
     REMOTE_STAT,          /* see backend_stat.  `info` */
     REMOTE_LIST,          /* a part of `listing`: see backend_list and listing.c */
     REMOTE_TICKETS,       /* the same: see backend_tickets.  Of a store with BACKEND_CAN_SEQUENCE */
+    REMOTE_MOUNTS,        /* see backend_mounts.  `info`; UNSUPPORTED */
     REMOTE_MKDIR,         /* `directory` */
     REMOTE_RMDIR,
     REMOTE_SET_DIRECTORY, /* `directory` */

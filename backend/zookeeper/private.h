@@ -376,6 +376,10 @@ int check_servers(const struct zookeeper *z, char *error, size_t error_size);
 
 void directory_start(struct remote_request *request);
 
+/* --- mounts.c --- */
+
+void mounts_start(struct remote_request *request);
+
 /* --- query.c --- */
 
 void query_start_about(struct remote_request *request);

@@ -346,9 +346,9 @@ static struct zk_batch *update_start(struct remote_request *request, struct remo
 uint64_t update_send(struct remote_request *request, struct remote_ticket *t, int64_t timeout)
 {
     static void (*const about_names[REMOTE_PROCEDURES])(struct remote_request * request) = {
-        [REMOTE_REVOKE] = revoke_start,   [REMOTE_TEST] = query_start_about,        [REMOTE_STAT] = query_start_about,
-        [REMOTE_LIST] = query_start_list, [REMOTE_TICKETS] = query_start_list,      [REMOTE_MKDIR] = directory_start,
-        [REMOTE_RMDIR] = directory_start, [REMOTE_SET_DIRECTORY] = directory_start,
+        [REMOTE_REVOKE] = revoke_start,   [REMOTE_TEST] = query_start_about,   [REMOTE_STAT] = query_start_about,
+        [REMOTE_LIST] = query_start_list, [REMOTE_TICKETS] = query_start_list, [REMOTE_MOUNTS] = mounts_start,
+        [REMOTE_MKDIR] = directory_start, [REMOTE_RMDIR] = directory_start,    [REMOTE_SET_DIRECTORY] = directory_start,
     };
     if (about_names[request->procedure]) {
         about_names[request->procedure](request);

@@ -309,7 +309,7 @@ static void control_attributes(struct fs *fs, const struct node *node, struct st
         .st_ino = node->ino, .st_uid = root->directory->uid, .st_gid = root->directory->gid, .st_blksize = 4096};
     st->st_nlink = node->directory ? 2 : 1;
     st->st_mode = node->directory ? S_IFDIR | reads | reads >> 2 : S_IFREG | reads;
-    int64_t wall = fs_wall(fs, node->directory ? fs->control->started : clock_now());
+    int64_t wall = fs_wall(fs, node->directory ? fs->started : clock_now());
     st->st_mtim = st->st_ctim = st->st_atim = clock_timespec(wall);
 }
 
@@ -511,7 +511,6 @@ struct control *control_new(struct fs *fs)
     ev_idle_init(&control->slices, control_slice);
     ev_set_priority(&control->slices, EV_MAXPRI); /* requests that keep coming do not put it off */
     control->slices.data = fs;
-    control->started = clock_now();
     fs->observer = &control_observer;
     return control;
 }

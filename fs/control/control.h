@@ -59,7 +59,6 @@ struct control {
     unsigned open;
     struct request_queue reads; /* parked until their slice is written */
     ev_idle slices;
-    clock_ms started;
     clock_ms contended; /* when the log last reported that; 0: never */
 };
 

@@ -168,7 +168,7 @@ static void control_add_users(struct fs *fs, GString *text)
 
 void control_add_metrics(struct fs *fs, GString *text)
 {
-    int64_t started = fs_wall(fs, fs->control->started);
+    int64_t started = fs_wall(fs, fs->started);
     control_describe(text, "leasefs_build_info", "gauge", "Always 1; which leasefs, and which backend.");
     g_string_append_printf(text, "leasefs_build_info{version=\"%s\",backend=\"%s\"} 1\n", PACKAGE_VERSION,
                            fs->backend->name);

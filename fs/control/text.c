@@ -90,7 +90,7 @@ void control_add_status(struct fs *fs, GString *text)
     control_add_fact(text, "mount", fs->options->mountpoint ? fs->options->mountpoint : "-");
     control_add_fact(text, "host", fs->host);
     control_add_number(text, "pid", (uint64_t)getpid());
-    control_add_moment(fs, text, "started", fs->control->started);
+    control_add_moment(fs, text, "started", fs->started);
     control_add_fact(text, "takeover", geteuid() == 0 ? "yes" : "no");
     control_add_store(fs, text);
     if (fs->foreign) {

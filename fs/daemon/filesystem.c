@@ -81,6 +81,7 @@ static void fs_check_owners(struct ev_loop *loop, ev_io *io, int events)
 struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options)
 {
     struct fs *fs = g_new0(struct fs, 1);
+    fs->started = clock_now();
     fs->loop = loop;
     fs->backend = backend;
     fs->options = options;

@@ -16,7 +16,7 @@
 
 #define TTL_MIN 100 /* milliseconds, as leasefs has it */
 
-enum { OPTION_STATUS = 256, OPTION_JSON, OPTION_GET, OPTION_PUT, OPTION_TOP };
+enum { OPTION_STATUS = 256, OPTION_JSON, OPTION_GET, OPTION_PUT, OPTION_TOP, OPTION_MOUNTS };
 
 static const char usage[] = "Usage: leaserun [OPTION...] LOCK [--] COMMAND [ARGUMENT...]\n"
                             "       leaserun [OPTION...] LOCK -c 'COMMAND'\n"
@@ -25,6 +25,7 @@ static const char usage[] = "Usage: leaserun [OPTION...] LOCK [--] COMMAND [ARGU
                             "       leaserun --get [-n | -w TIME] [-t TTL] LOCK\n"
                             "       leaserun --put LOCK [TOKEN]\n"
                             "       leaserun --top [DIRECTORY]\n"
+                            "       leaserun --mounts [--json] DIRECTORY\n"
                             "       leaserun -u NUMBER\n";
 static const char help[] = "Runs COMMAND while holding LOCK, a name (or a directory: a queue) of a leasefs.\n"
                            "If the lock is lost, the command is ended before anybody else can hold it.\n"
@@ -55,14 +56,15 @@ static const char help[] = "Runs COMMAND while holding LOCK, a name (or a direct
                            "      --get             take LOCK for the ttl and print its token; no process owns it\n"
                            "      --put             give LOCK back by its token, an argument or standard input\n"
                            "      --top             a table of the locks of a mount, who blocks most first\n"
+                           "      --mounts          the mounts that use the same store: host, version, seconds\n"
                            "\n"
                            "A TIME is a number of seconds, or has a unit: 500ms, 30s, 5m, 1h.\n"
                            "The command finds the lock's path in LEASE_NAME, its fencing token in LEASE_TOKEN.\n"
                            "Exit status: the command's; 75 if the lock was lost; see leaserun(1).\n";
 
 static const char *const action_names[] = {
-    [LEASERUN_RUN] = "a command", [LEASERUN_UNLOCK] = "-u", [LEASERUN_STATUS] = "--status",
-    [LEASERUN_GET] = "--get",     [LEASERUN_PUT] = "--put", [LEASERUN_TOP] = "--top",
+    [LEASERUN_RUN] = "a command", [LEASERUN_UNLOCK] = "-u", [LEASERUN_STATUS] = "--status", [LEASERUN_GET] = "--get",
+    [LEASERUN_PUT] = "--put",     [LEASERUN_TOP] = "--top", [LEASERUN_MOUNTS] = "--mounts",
 };
 
 static int arguments_time(const char *option, const char *text, int64_t *ret_ms)
@@ -196,6 +198,8 @@ static int arguments_take(struct leaserun_arguments *arguments, int letter)
         return arguments_action(arguments, LEASERUN_PUT);
     case OPTION_TOP:
         return arguments_action(arguments, LEASERUN_TOP);
+    case OPTION_MOUNTS:
+        return arguments_action(arguments, LEASERUN_MOUNTS);
     case 'h':
         fputs(usage, stdout);
         fputs(help, stdout);
@@ -268,7 +272,8 @@ static int arguments_other_operand(struct leaserun_arguments *arguments, char *w
 static int arguments_check(const struct leaserun_arguments *arguments)
 {
     bool runs = arguments->action == LEASERUN_RUN, gets = arguments->action == LEASERUN_GET;
-    const char *wrong = arguments->json && arguments->action != LEASERUN_STATUS      ? "--json"
+    bool lists = arguments->action == LEASERUN_STATUS || arguments->action == LEASERUN_MOUNTS;
+    const char *wrong = arguments->json && !lists                                    ? "--json"
                         : arguments->width && !runs                                  ? "-N"
                         : arguments->no_fork && !runs                                ? "-F"
                         : arguments->command && !runs                                ? "-c"
@@ -282,6 +287,9 @@ static int arguments_check(const struct leaserun_arguments *arguments)
     if (arguments->width && arguments->count > 1) {
         warnx("-N is for one lock, not for several");
         return EX_USAGE;
+    }
+    if (!arguments->count && arguments->action == LEASERUN_MOUNTS) {
+        return arguments_missing("DIRECTORY");
     }
     return !arguments->count && arguments->action != LEASERUN_TOP ? arguments_missing("LOCK") : -1;
 }
@@ -310,6 +318,7 @@ int leaserun_arguments_parse(struct leaserun_arguments *arguments, int argc, cha
         {"get", no_argument, NULL, OPTION_GET},
         {"put", no_argument, NULL, OPTION_PUT},
         {"top", no_argument, NULL, OPTION_TOP},
+        {"mounts", no_argument, NULL, OPTION_MOUNTS},
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'V'},
         {0},

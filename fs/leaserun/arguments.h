@@ -14,7 +14,8 @@ enum leaserun_action {
     LEASERUN_STATUS,
     LEASERUN_GET,
     LEASERUN_PUT,
-    LEASERUN_TOP, /* locks[0]: a directory, if `count` */
+    LEASERUN_TOP,    /* locks[0]: a directory, if `count` */
+    LEASERUN_MOUNTS, /* locks[0]: a directory */
 };
 
 struct leaserun_arguments {

@@ -21,6 +21,7 @@
  *     lease               --get and --put
  *     status              --status; report: its output; text: JSON and escapes
  *     top                 --top; table: reads the tables of .leasefs
+ *     mounts              --mounts
  */
 #include "config.h"
 
@@ -37,6 +38,7 @@
 #include "fs/leaserun/arguments.h"
 #include "fs/leaserun/lease.h"
 #include "fs/leaserun/lock.h"
+#include "fs/leaserun/mounts.h"
 #include "fs/leaserun/queue.h"
 #include "fs/leaserun/run.h"
 #include "fs/leaserun/sentry.h"
@@ -241,6 +243,8 @@ int main(int argc, char **argv)
         return leaserun_lease_put(&arguments);
     case LEASERUN_TOP:
         return leaserun_top(&arguments);
+    case LEASERUN_MOUNTS:
+        return leaserun_mounts(&arguments);
     default:
         return run(&arguments);
     }

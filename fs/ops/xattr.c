@@ -13,6 +13,7 @@
 #include "fs/hold/meta.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
+#include "fs/ops/mounts.h"
 #include "fs/ops/tickets.h"
 
 /* --- reading --------------------------------------------------------------- */
@@ -292,6 +293,8 @@ void xattr_get(struct request *r, const char *name, size_t size)
     r->xattr.size = size;
     if (r->node->directory && tickets_is_attribute(name)) {
         tickets_get(r, name, size);
+    } else if (r->node->directory && strcmp(name, MOUNTS_ATTRIBUTE) == 0) {
+        mounts_get(r, size);
     } else if (!r->xattr.attribute || !r->xattr.attribute->get) {
         /* of labels and access lists nobody need ask for each file: ls(1) does not */
         request_reply(r, g_str_has_prefix(name, "user.") ? -ENODATA : -EOPNOTSUPP);
