@@ -123,6 +123,31 @@ if ! gone "$DAEMON"; then
     expect_not gone "$DAEMON"
 fi
 
+if [ "${E2E_STORE:-}" = redis ]; then
+    it "while the server is away a takeover is refused, or with background succeeds, and no lock is lost"
+    kill -STOP "$REDIS_PID"
+    output=$("$LEASEFS" -o "takeover,$OPTIONS" "$store" "$point" 2>&1)
+    status=$?
+    kill -CONT "$REDIS_PID"
+    expect_is "$status" 1
+    expect_re "$output" '127.0.0.1:'
+    nothing_has_changed
+    flocked=$(attribute flock token)
+    says B 'b = op("flock", "RDWR|CREAT")' ok
+    tell B 'flock(b, "EX")'
+    expect eventually 5 waiters flock 1
+    kill -STOP "$REDIS_PID"
+    takeover_background() { takeover "$OPTIONS,background"; }
+    (sleep 7; kill -CONT "$REDIS_PID") &
+    takeover_background
+    expect_re "$(hear B 10)" 'ENOTCONN|ECONNABORTED'
+    expect_is "$(attribute kept token)" "$kept"
+    expect_is "$(attribute flock token)" "$flocked"
+    expect exists run
+    says A 'close(f)' ENOTCONN
+    says B 'close(b)' ENOTCONN
+fi
+
 it "the service manager hears of the new main process, which says that it is ready"
 start "$PYTHON" -c 'import socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
