@@ -124,6 +124,20 @@ START_TEST(guard_of_a_lease_without_an_open_file_lasts_its_time)
 }
 END_TEST
 
+/* The store has ended it. */
+START_TEST(close_after_the_time_of_a_guard_sends_no_request)
+{
+    for (unsigned late = 0; late <= 1; late++) {
+        struct wire_file file = guarded(late ? "L" : "M");
+        ck_assert_int_eq(break_lock(file.node), 0);
+        unsigned revoked = fake_backend_count(w->fake, FAKE_REVOKE);
+        wire_advance(w, late ? 30000 : 29000);
+        wire_close(w, file);
+        ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_REVOKE), revoked + !late);
+    }
+}
+END_TEST
+
 START_TEST(nobody_but_root_ends_a_guard)
 {
     w->uid = 1000;
@@ -217,6 +231,7 @@ int main(void)
     tcase_add_test(cases, waiter_is_granted_when_the_file_is_closed);
     tcase_add_test(cases, last_of_several_files_ends_the_guard);
     tcase_add_test(cases, guard_of_a_lease_without_an_open_file_lasts_its_time);
+    tcase_add_test(cases, close_after_the_time_of_a_guard_sends_no_request);
     tcase_add_test(cases, nobody_but_root_ends_a_guard);
     tcase_add_test(cases, guard_is_set_by_its_holder_to_a_time_of_at_most_a_minute);
     tcase_add_test(cases, guard_that_is_refused_is_not_there);

@@ -1,60 +1,64 @@
 #!/usr/bin/env python3
 """mutants: how many bugs that a machine makes do the tests find?
 
-    mutants.py [--seed N] [--count N] [--room ROOM] [--worlds N] [--out FILE] [--list]
+    mutants.py [--seed N] [--count N] [--room ROOM] [--worlds N] [--jobs N] [--budget N] [--out FILE] [--list] [--table]
 
 as root from the build directory; top_srcdir is taken from the environment.  The mutants are made from the seed, evenly
 over the rooms.  Each is built in a copy of the sources (./mutants), and the layers of tests run from fast to slow until
-one fails: unit tests of the room, message tests, contract tests of the store, simulator, oracle, real system.  Prints a
-table by room, and each survivor with its file, line and change.
+one fails: unit tests, message tests, contract tests, simulator, oracle, real system.  Of the first three those run that
+reach the function.  A test that takes longer than a second must fail twice.  A layer begins no test after its budget of
+time.  Prints a table by room, and each survivor with its file, line and change.  With --out a run can be cut: started
+again, it goes on.
 """
 import argparse
 import collections
+import concurrent.futures
+import json
 import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
+import threading
 import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import mutate  # noqa: E402
+from tree import TOP, Tree, read  # noqa: E402
 
-TOP = os.environ.get("top_srcdir", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 TREE = os.path.abspath("mutants")
-LOCAL = ["tests/contract/contract_memory", "tests/contract/contract_local", "tests/contract/contract_local_sync"]
-REDIS = ["tests/contract/contract_redis", "tests/contract/contract_redis_wait"]
 
-# Room → patterns of its unit programs, its contract programs, its stores in the simulator, its scripts on real mounts.
+# Room → its stores in the simulator; its scripts on real mounts; programs that reach it although gcov does not show it.
 ROOMS = {
-    "backend": (["check_(skiplist|sorted|log|lockspace|remote)"], LOCAL, ["memory", "redis"], []),
-    "backend/lockspace": (["check_(lockspace|local$)"], LOCAL, ["memory"], []),
-    "backend/journal": (["check_(journal|local)"], LOCAL, ["local", "sync"], []),
-    "backend/local": (["check_(local|journal)"], LOCAL, ["local", "sync"], []),
-    "backend/remote": (["check_(remote|redis_(kept|lost|places|hosts|restart|grace|failures|crowd))"],
-                       REDIS + ["tests/contract/contract_redlock", "tests/contract/contract_zookeeper"],
-                       ["redis", "redlock", "zookeeper"], []),
-    "backend/redis": (["check_redis_"], REDIS, ["redis", "sentinel"], []),
-    "backend/redis/conn": (["check_redis_(conn|locate|uri|system|failures|wait|hosts)"], REDIS, ["redis", "sentinel"], []),
-    "backend/redis/script": (["check_redis_"], REDIS, ["redis", "sentinel"], []),
-    "backend/redlock": (["check_redlock"], ["tests/contract/contract_redlock"], ["redlock"], []),
-    "backend/redlock/script": (["check_redlock"], ["tests/contract/contract_redlock"], ["redlock"], []),
-    "backend/zookeeper": ([], ["tests/contract/contract_zookeeper"], ["zookeeper"], []),
-    "backend/postgresql": ([], ["tests/contract/contract_postgresql"], [], []),
-    "fs": (["check_(options|owner|nametable)"], [], ["memory"], []),
-    "fs/control": ([], [], ["memory"], ["test_control", "test_status", "test_metrics"]),
-    "fs/daemon": (["check_spin"], [], ["memory", "local"], ["test_mount", "test_durability", "test_kill", "test_session"]),
-    "fs/hold": (["check_owner"], [], ["memory", "redis"], []),
-    "fs/kernel": (["check_nametable"], [], ["memory", "redis"], []),
-    "fs/leaserun": ([], [], [], ["test_leaserun"]),
-    "fs/ops": (["check_owner"], [], ["memory", "redis"], []),
-    "fs/options": (["check_options"], [], [], ["test_command_line"]),
-    "fs/process": (["check_owner"], [], ["memory"], ["test_exec", "test_owner"]),
-    "fs/sandbox": (["check_sandbox"], [], [], ["test_sandbox"]),
+    "backend": (["memory", "redis"], [], ""),
+    "backend/lockspace": (["memory"], [], ""),
+    "backend/journal": (["local", "sync"], [], ""),
+    "backend/local": (["local", "sync"], [], ""),
+    "backend/remote": (["redis", "redlock", "zookeeper"], [], ""),
+    "backend/redis": (["redis", "sentinel"], [], ""),
+    "backend/redis/conn": (["redis", "sentinel"], [], ""),
+    "backend/redis/script": (["redis", "sentinel"], [], "check_redis_(?!conn|locate|uri|check)|contract_redis"),
+    "backend/redlock": (["redlock"], [], ""),
+    "backend/redlock/script": (["redlock"], [], "check_redlock|contract_redlock"),
+    "backend/zookeeper": (["zookeeper"], [], ""),
+    "backend/postgresql": ([], [], ""),
+    "fs": (["memory"], [], ""),
+    "fs/control": (["memory"], ["test_control.sh", "test_monitoring.sh", "test_counts.sh"], ""),
+    "fs/daemon": (["memory", "local"], ["test_mount.sh", "test_durability.sh", "test_kill.sh", "test_restart.sh", "test_takeover.sh"], ""),
+    "fs/hold": (["memory", "redis"], [], ""),
+    "fs/kernel": (["memory", "redis"], [], ""),
+    "fs/leaserun": ([], ["test_leaserun.sh", "test_leaserun_flock.sh", "test_leaserun_several.sh", "test_leaserun_status.sh"], ""),
+    "fs/ops": (["memory", "redis"], [], ""),
+    "fs/options": ([], ["test_command_line.sh"], ""),
+    "fs/process": (["memory"], ["test_exec.sh", "test_owner.sh"], ""),
+    "fs/sandbox": ([], ["test_sandbox.sh"], "check_sandbox"),
 }
+SIMULATOR = "tests/sim/sim"
+MEASURED = 30  # worlds, to know how long one takes
+BOUNDED = {"E2E_SLACK": "6000", "ORACLE_PROGRAMS": "500", "ORACLE_SECONDS": "8"}
+Mutant = collections.namedtuple("Mutant", "number room file line operator old new change")
 LAYERS = ["unit", "message", "contract", "simulator", "oracle", "system"]
 
 
@@ -62,14 +66,9 @@ def sources():
     listed = subprocess.run(["git", "-C", TOP, "ls-files", "fs", "backend"], capture_output=True, text=True, check=True)
     rooms = collections.defaultdict(list)
     for file in listed.stdout.split():
-        if file.endswith((".c", ".lua")) and os.path.dirname(file) in ROOMS:
+        if file.endswith((".c", ".lua")) and os.path.dirname(file) in ROOMS and not file.endswith("/not_built.c"):
             rooms[os.path.dirname(file)].append(file)
     return rooms
-
-
-def read(path):
-    with open(path) as source:
-        return source.read()
 
 
 def choose(seed, count, only):
@@ -92,136 +91,141 @@ def choose(seed, count, only):
         for room, by_operator in pools.items():
             operators = sorted(name for name, group in by_operator.items() if group)
             if operators and len(chosen) < count:
-                chosen.append((room, *by_operator[generator.choice(operators)].pop()))
+                chosen.append(Mutant(len(chosen) + 1, room, *by_operator[generator.choice(operators)].pop()))
     return chosen
 
 
-class Tree:
-    """A copy of the sources with a build of its own."""
+class Judge:
+    """Runs the layers, from fast to slow, until one fails."""
 
-    def __init__(self, jobs):
-        self.jobs = jobs
-        self.times = {}
-        files = subprocess.run(["git", "-C", TOP, "ls-files"], capture_output=True, text=True, check=True).stdout.split("\n")
-        for file in filter(None, files):
-            target, source = os.path.join(TREE, file), os.path.join(TOP, file)
-            if os.path.isfile(source) and (not os.path.exists(target) or read_bytes(target) != read_bytes(source)):
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                shutil.copy2(source, target)
-        if not os.path.exists(os.path.join(TREE, "configure")):
-            subprocess.run(["autoreconf", "-fi"], cwd=TREE, check=True, capture_output=True)
-        if not os.path.exists(os.path.join(TREE, "Makefile")):
-            subprocess.run(["./configure", "-q", "--disable-hardening", "CFLAGS=-O1 -g0 -w -Werror=incompatible-pointer-types "
-                            "-Werror=int-conversion -Werror=implicit-function-declaration"],
-                           cwd=TREE, check=True, capture_output=True)
+    def __init__(self, tree, arguments):
+        self.tree, self.arguments = tree, arguments
+        self.kills = collections.Counter()
+        self.seconds = {}
+        self.locks = collections.defaultdict(threading.Lock)
 
-    def programs(self):
-        text = read(os.path.join(TREE, "Makefile"))
-        found = sorted(set(re.findall(r"tests/(?:unit|message|contract)/(?:check|contract)_\w+(?=\$\(EXEEXT\))", text)))
-        return [p for p in found if os.path.exists(os.path.join(TOP, p + ".c")) or p.endswith("_wait")]
+    def prepare(self, rooms):
+        """Builds everything, and knows what there is to run."""
+        tree = self.tree
+        self.objects = tree.compile_for_reach([f for files in sources().values() for f in files if f.endswith(".c")])
+        programs = [program for program in tree.programs() if not program.endswith("_example")]
+        tree.build(programs + [SIMULATOR, "leasefs", "leaserun", "tests/oracle/oracle"])
+        self.names = [program for program in programs if not program.startswith("tests/contract/")]
+        for program in programs:  # case by case, where a server is not started for each
+            if program.startswith("tests/contract/"):
+                local = re.search("memory|local", program)
+                self.names += [f"{program}|CK_RUN_CASE={case}" for case in tree.cases()] if local else [program]
+        self.names += [f"{SIMULATOR}|-s|{store}|-n|{MEASURED}|-o|300|-q|-j|1" for store in sorted({s for r in ROOMS.values() for s in r[0]})]
+        self.names += sorted({script for room in rooms for script in self.scripts(room)})
 
-    def make(self, targets, timeout=3600):
-        return subprocess.run(["make", "-s", f"-j{self.jobs}"] + targets, cwd=TREE, capture_output=True, text=True,
-                              timeout=timeout).returncode
-
-    def run(self, command, timeout):
-        """How it failed: failed, crashed or hung; an empty string if it passed."""
-        environment = dict(os.environ, top_srcdir=TREE, top_builddir=TREE, CK_TIMEOUT_MULTIPLIER="2", LEASEFS=TREE + "/leasefs")
-        process = subprocess.Popen(command, cwd=TREE, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   stdin=subprocess.DEVNULL, start_new_session=True, text=True, errors="replace")
-        try:
-            out, _ = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return "hung"
-        finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        if re.search(r"signal (6|11|SIGSEGV|SIGABRT)|\(Segmentation fault\)|AddressSanitizer", out):
-            return "crashed"
-        if process.returncode or "not ok" in out or re.search(r"^seed \d+: ", out, re.M):
-            return "failed"
-        return ""
-
-
-def read_bytes(path):
-    with open(path, "rb") as source:
-        return source.read()
-
-
-def layer_commands(tree, room, layer, worlds):
-    """The commands of one layer for a mutant of that room: (what must be built, command)."""
-    unit, contract, stores, system = ROOMS[room]
-    programs = tree.programs()
-    if layer == "unit":
-        chosen = [p for p in programs if p.startswith("tests/unit/") and any(re.match(u, p[11:]) for u in unit)]
-        return [([p], [os.path.join(TREE, p)]) for p in chosen]
-    if layer == "message":
-        chosen = [p for p in programs if p.startswith("tests/message/")] if room.startswith("fs") else []
-        return [([p], [os.path.join(TREE, p)]) for p in chosen]
-    if layer == "contract":
-        return [([p], [os.path.join(TREE, p)]) for p in contract if p in programs]
-    if layer == "simulator":
-        sim = "tests/sim/sim"
-        return [([sim], [os.path.join(TREE, sim), "-s", s, "-n", str(worlds // len(stores)), "-o", "300", "-q", "-j", "2"])
-                for s in stores]
-    if layer == "oracle":
-        applies = room in ("backend/lockspace", "backend", "fs/ops", "fs/hold", "fs/kernel")
-        return [(["leasefs", "tests/oracle/oracle"], ["bash", "tests/e2e/test_oracle.sh"])] if applies else []
-    scripts = sorted(s for s in os.listdir(os.path.join(TREE, "tests/e2e")) if any(s.startswith(x) for x in system))
-    return [(["leasefs", "leaserun"], ["bash", "tests/e2e/" + s]) for s in scripts if s.endswith(".sh")]
-
-
-def sound(tree, rooms, worlds, bound):
-    """The commands that pass without a mutant, by room and layer, the quickest first, and their time."""
-    known, result = {}, {}
-    for room in rooms:
-        for layer in LAYERS:
-            kept = []
-            for targets, command in layer_commands(tree, room, layer, worlds):
-                key = tuple(command)
-                if key not in known:
-                    if tree.make(targets):
-                        known[key] = None
-                        continue
+    def measure(self, name):
+        """Its time, after a run without a mutant; None if that fails."""
+        with self.locks[name]:
+            if name not in self.seconds:
+                if name.endswith(".sh"):
                     began = time.monotonic()
-                    failure = tree.run(command, bound)
-                    known[key] = None if failure else time.monotonic() - began
-                    if failure:
-                        print(f"# left out, since it {failure} without a mutant: {' '.join(os.path.basename(c) for c in command)}",
-                              flush=True)
-                if known[key] is not None:
-                    kept.append((known[key], targets, command))
-            result[room, layer] = sorted(kept, key=lambda item: item[0])
-    return result
+                    failure, line = self.tree.run(["bash", name], self.arguments.bound, TREE, **BOUNDED)
+                    failure, seconds = failure + line, time.monotonic() - began
+                else:
+                    failure, seconds = self.tree.measure(name, self.objects, self.arguments.bound)
+                if failure:
+                    print(f"# left out, since it fails without a mutant: {name}: {failure}", flush=True)
+                self.seconds[name] = None if failure else seconds
+        return self.seconds[name]
+
+    def scripts(self, room):
+        oracle = ["test_oracle.sh"] if room in ("backend/lockspace", "fs/ops", "fs/hold", "fs/kernel") else []
+        return ["tests/e2e/" + script for script in oracle + ROOMS[room][1]]
+
+    def layer(self, program):
+        folder = program.split("/")[1]
+        return {"sim": "simulator", "e2e": "oracle" if program.endswith("test_oracle.sh") else "system"}.get(folder, folder)
+
+    def reach(self, mutant, name, program, options):
+        """Whether that may find it: 0, 1 or 2."""
+        stores, scripts, pattern = ROOMS[mutant.room]
+        if program.endswith(".sh"):
+            return program in self.scripts(mutant.room)
+        if program == SIMULATOR:
+            return options[1] in stores
+        store = re.search("contract_(redis|redlock|zookeeper|postgresql)", program)
+        if store and (store.group(1) not in mutant.room and mutant.room != "backend/remote"):
+            return 0
+        if self.measure(name) is None:
+            return 0
+        if pattern and re.match(pattern, os.path.basename(program)):
+            return 1
+        return self.tree.reaches(name, mutant.file, mutant.line)
+
+    def runs(self, mutant):
+        """What may find that mutant, as (layer, name, program, options), layer by layer, the likeliest by its time first."""
+        for layer in LAYERS:
+            chosen, spent = [], 0
+            for name in self.names:
+                program, *options = name.split("|")
+                reach = self.reach(mutant, name, program, options) if self.layer(program) == layer else 0
+                if reach and self.measure(name) is not None:
+                    likely = 0.1 + reach + 4 * self.kills[mutant.file, name] + self.kills[mutant.room, name]
+                    chosen.append((-likely / (1 + self.seconds[name]), name, program, options))
+            for _, name, program, options in sorted(chosen):
+                if layer != "simulator" and spent and spent + self.seconds[name] > self.arguments.budget:
+                    continue
+                spent += self.seconds[name]
+                if layer == "simulator":
+                    options[3] = str(self.arguments.worlds // len(chosen))
+                yield layer, name, program, options
+
+    def judge(self, mutant):
+        """(layer, how, what found it); the layer is "alive" if nothing did."""
+        tree = self.tree
+        directory = os.path.join(TREE, "worker", threading.current_thread().name)
+        shutil.rmtree(directory, ignore_errors=True)
+        text, (start, end, new) = read(os.path.join(TREE, mutant.file)), mutant.change
+        new = tree.compile(mutant.file, text[:start] + new + text[end:], directory)
+        if not new:
+            return "compiler", "failed", ""
+        name = os.path.relpath(new, directory)
+        for layer, key, program, options in self.runs(mutant):
+            if layer in ("oracle", "system"):
+                made = [tree.link(p, name, new, directory) if name in tree.links[p] or p == "leasefs" and name not in
+                        tree.links["leaserun"] else shutil.copy2(os.path.join(TREE, p), directory) for p in ("leasefs", "leaserun")]
+                command = ["bash", program]
+            else:
+                made = [tree.link(program, name, new, directory)]
+                command = [made[0], *options]
+            if not all(made):
+                return "compiler", "failed", program
+            bound = 10 + 3 * self.seconds[key] * (int(options[3]) / MEASURED if layer == "simulator" else 1)
+            failure, line = tree.run(command, bound, directory, **BOUNDED)
+            if failure and self.seconds[key] > 1 and (layer != "simulator" or failure == "hung"):  # or was it the machine?
+                failure, line = tree.run(command, 2 * bound, directory, **BOUNDED)
+            if failure:
+                self.kills[mutant.file, key] += 1
+                self.kills[mutant.room, key] += 1
+                return layer, failure, f"{key}: {line}"
+        return "alive", "", ""
 
 
-def judge(tree, commands, room, file, text):
-    """(layer, how) that killed it; ("compiler", …); or None."""
-    path = os.path.join(TREE, file)
-    original = read(path)
-    try:
-        with open(path, "w") as out:
-            out.write(text)
-        try:
-            if tree.make(["libleasefs.a"], 600):  # what a layer needs is linked when it runs
-                return "compiler", "failed"
-            for layer in LAYERS:
-                for seconds, targets, command in commands[room, layer]:
-                    if tree.make(targets, 600):
-                        return "compiler", "failed"
-                    failure = tree.run(command, 20 + 4 * seconds)
-                    if failure:
-                        return layer, failure
-        except subprocess.TimeoutExpired:
-            return "compiler", "hung"
-        return None
-    finally:
-        with open(path, "w") as out:
-            out.write(original)
+def table(rows):
+    count = collections.defaultdict(collections.Counter)
+    for row in rows:
+        for room in row["room"], "all":
+            count[room]["made"] += 1
+            count[room][row["layer"]] += 1
+            count[room][row["how"]] += row["layer"] != "compiler"
+    columns = ["made", "compiler"] + LAYERS + ["alive", "crashed", "hung"]
+    print("\n| room | " + " | ".join(columns) + " | killed |\n|---|" + "---:|" * (len(columns) + 1))
+    for room in sorted(count, key=lambda room: (room == "all", room)):
+        judged = count[room]["made"] - count[room]["compiler"]
+        share = f"{100 * (judged - count[room]['alive']) / judged:.0f} %" if judged else "-"
+        print(f"| {room} | " + " | ".join(str(count[room][c]) for c in columns) + f" | {share} |")
+    for row in rows:
+        if row["layer"] == "alive":
+            print(f"{row['number']:4} {describe(row)}")
+
+
+def describe(row):
+    return f"{row['file']}:{row['line']} {row['operator']}: {row['old'][:120]} -> {row['new'][:120] or '(nothing)'}"
 
 
 def main():
@@ -231,37 +235,46 @@ def main():
     parser.add_argument("--room", default="")
     parser.add_argument("--worlds", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--bound", type=int, default=120, help="seconds for one test without a mutant")
+    parser.add_argument("--bound", type=int, default=300, help="seconds for one test without a mutant")
+    parser.add_argument("--budget", type=int, default=100, help="seconds after which a layer begins no other test")
+    parser.add_argument("--out", help="a file of results; those mutants are not run again")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
+    parser.add_argument("--table", action="store_true", help="print the results in --out, and run nothing")
     arguments = parser.parse_args()
+    rows = {}
+    if arguments.out and os.path.exists(arguments.out):
+        rows = {row["number"]: row for row in map(json.loads, open(arguments.out))}
+    if arguments.table:
+        table(list(rows.values()))
+        return 0
     chosen = choose(arguments.seed, arguments.count, arguments.room)
     if arguments.list:
-        for room, file, line, operator, old, new, _ in chosen:
-            print(f"{file}:{line} {operator}: {old} -> {new or '(nothing)'}")
+        for mutant in chosen:
+            print(describe(mutant._asdict()))
         return 0
-    tree = Tree(arguments.jobs)
-    commands = sound(tree, sorted({m[0] for m in chosen}), arguments.worlds, arguments.bound)
-    table = collections.defaultdict(collections.Counter)
-    for number, (room, file, line, operator, old, new, text) in enumerate(chosen, 1):
+    for mutant in chosen:  # those of other sources do not count
+        row = rows.get(mutant.number)
+        if row and [row[key] for key in ("file", "line", "old", "new")] != [mutant.file, mutant.line, mutant.old, mutant.new]:
+            del rows[mutant.number]
+    judge = Judge(Tree(TREE, arguments.jobs), arguments)
+    judge.prepare(sorted({mutant.room for mutant in chosen}))
+    lock = threading.Lock()
+
+    def one(mutant):
         began = time.monotonic()
-        verdict = judge(tree, commands, room, file, text)
-        table[room]["made"] += 1
-        table[room][verdict[0] if verdict else "alive"] += 1
-        if verdict and verdict[0] != "compiler":
-            table[room][verdict[1]] += 1
-        print(f"{number:4} {' '.join(verdict) if verdict else 'ALIVE':18} {time.monotonic() - began:5.0f} s  "
-              f"{file}:{line} {operator}: {old[:90]} -> {new[:90] or '(nothing)'}", flush=True)
-    columns = ["made", "compiler"] + LAYERS + ["alive", "crashed", "hung"]
-    print("\n| room | " + " | ".join(columns) + " | killed |\n|---|" + "---:|" * (len(columns) + 1))
-    total = collections.Counter()
-    for room, row in sorted(table.items()) + [("all", total)]:
-        if room != "all":
-            total.update(row)
-        judged = row["made"] - row["compiler"]
-        share = f"{100 * (judged - row['alive']) / judged:.0f} %" if judged else "-"
-        print(f"| {room} | " + " | ".join(str(row[c]) for c in columns) + f" | {share} |")
-    judged = total["made"] - total["compiler"]
-    print(f"# mutants: {total['made']}; judged: {judged}; alive: {total['alive']}")
+        layer, how, by = judge.judge(mutant)
+        row = dict(mutant._asdict(), layer=layer, how=how, by=by, seconds=round(time.monotonic() - began, 1))
+        del row["change"]
+        with lock:
+            rows[row["number"]] = row
+            print(f"{row['number']:4} {layer + ' ' + how:18} {row['seconds']:5.0f} s  {describe(row)}", flush=True)
+            if arguments.out:
+                with open(arguments.out, "a") as out:
+                    out.write(json.dumps(row) + "\n")
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        list(pool.map(one, [mutant for mutant in chosen if mutant.number not in rows]))
+    table([rows[number] for number in sorted(rows)])
     return 0
 
 

@@ -1,6 +1,6 @@
 """mutate: the mutants of one source file.
 
-A mutant is one small change that a programmer could make by mistake: (line, operator, old text, new text of the file).
+A mutant is one small change that a programmer could make by mistake.
 Comments, strings and preprocessor lines are never changed.
 """
 import re
@@ -111,7 +111,7 @@ def swapped(code, lua):
 
 
 def mutants(text, lua):
-    """Each as (line, operator, what stood there, what stands there now, the whole new text)."""
+    """Each as (line, operator, what stood there, what stands there now, (start, end, replacement))."""
     code = blank(text, lua)
     for operator in (negated, shifted, dropped, removed, constants, early, swapped):
         for start, end, new, name in operator(code, lua):
@@ -119,4 +119,4 @@ def mutants(text, lua):
                 if name == "negate":
                     new = new.replace(code[start:end].strip(), text[start:end].strip())
             line = text.count("\n", 0, start + len(text[start:end]) - len(text[start:end].lstrip())) + 1
-            yield line, name, " ".join(text[start:end].split()), " ".join(new.split()), text[:start] + new + text[end:]
+            yield line, name, " ".join(text[start:end].split()), " ".join(new.split()), (start, end, new)
