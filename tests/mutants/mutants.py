@@ -6,9 +6,9 @@
 as root from the build directory; top_srcdir is taken from the environment.  The mutants are made from the seed, evenly
 over the rooms.  Each is built in a copy of the sources (./mutants), and the layers of tests run from fast to slow until
 one fails: unit tests, message tests, contract tests, simulator, oracle, real system.  Of the first three those run that
-reach the function.  A test that takes longer than a second must fail twice.  A layer begins no test after its budget of
-time.  Prints a table by room, and each survivor with its file, line and change.  With --out a run can be cut: started
-again, it goes on.
+reach the function.  A test must fail twice, or hang four times.  A layer begins no test after its budget of time.
+Prints a table by room, and each survivor with its file, line and change.  With --out a run can be cut: started again, it
+goes on.
 """
 import argparse
 import collections
@@ -195,10 +195,13 @@ class Judge:
                 command = [made[0], *options]
             if not all(made):
                 return "compiler", "failed", program
-            bound = 10 + 3 * self.seconds[key] * (int(options[3]) / MEASURED if layer == "simulator" else 1)
-            failure, line = tree.run(command, bound, directory, **BOUNDED)
-            if failure and self.seconds[key] > 1 and (layer != "simulator" or failure == "hung"):  # or was it the machine?
-                failure, line = tree.run(command, 2 * bound, directory, **BOUNDED)
+            bound = 60 + 5 * self.seconds[key] * (int(options[3]) / MEASURED if layer == "simulator" else 1)
+            for _ in range(1 if layer == "simulator" else 2):  # or was it the machine?
+                failure, line = tree.run(command, bound, directory, **BOUNDED)
+                if failure == "hung":
+                    failure, line = tree.run(command, bound, directory, **BOUNDED)
+                if not failure:
+                    break
             if failure:
                 self.kills[mutant.file, key] += 1
                 self.kills[mutant.room, key] += 1
