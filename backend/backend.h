@@ -449,8 +449,8 @@ static inline void backend_set(struct backend *b, struct backend_ticket *ticket,
 /* Ends holders of a name: the one whose fencing token is `fence` (event:
  * RELEASED; STALE if none has it), or with 0 all (BROKEN).  A sequence ticket
  * need not hold.  OK: the events for tickets of this mount, and of other mounts
- * that can be reached, have been reported.  On ZooKeeper those of other mounts
- * follow a moment later.
+ * that can be reached, have been reported.  On ZooKeeper and several Redis
+ * servers those of other mounts follow a moment later.
  *
  * A ticket whose meta has a guard ends for its user like any other, but the store keeps the lock with the same meta,
  * content and fencing token: until the guard's time or the ticket's term is over, whichever is first, or until the lock

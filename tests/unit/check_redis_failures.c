@@ -18,12 +18,6 @@ static void setup(void)
     hosts_until_up(1);
 }
 
-static void setup_aof(void)
-{
-    hosts_setup_aof();
-    hosts_hurry();
-}
-
 static void restart(void)
 {
     redis_server_stop(hosts_server);
@@ -65,65 +59,7 @@ START_TEST(restarted_empty_server_has_lost_what_was_held_and_waiters_keep_their_
 }
 END_TEST
 
-START_TEST(pause_longer_than_the_term_loses_what_is_held_in_time_and_no_place)
-{
-    struct hosts_record *holder[3], *waiter[2];
-
-    holder[0] = hosts_get(0, "L", 1500);
-    holder[1] = hosts_get(0, "M", 1300);
-    holder[2] = hosts_get(1, "N", 1500);
-    waiter[0] = hosts_queue(1, "L", BACKEND_EXCLUSIVE, 1000); /* does not live as long as the pause lasts */
-    waiter[1] = hosts_queue(0, "L", BACKEND_EXCLUSIVE, 1000);
-    redis_server_pause(hosts_server);
-    for (unsigned i = 0; i < G_N_ELEMENTS(holder); i++) {
-        HOSTS_UNTIL(holder[i]->ended);
-        ck_assert_int_eq(holder[i]->why, BACKEND_LOST);
-        ck_assert_int_ge(holder[i]->at, holder[i]->deadline);
-        ck_assert_int_lt(holder[i]->at, holder[i]->deadline + 100);
-    }
-    hosts_pass(600);
-    ck_assert_uint_eq(waiter[0]->ended + waiter[1]->ended + waiter[0]->granted, 0);
-    redis_server_resume(hosts_server);
-    HOSTS_UNTIL(waiter[0]->granted || waiter[1]->granted); /* the first that is there again */
-    hosts_release(waiter[0]->granted ? waiter[0] : waiter[1]);
-    HOSTS_UNTIL(waiter[0]->granted && waiter[1]->granted);
-}
-END_TEST
-
 /* --- what is in flight --- */
-
-START_TEST(release_of_unknown_outcome_is_done_when_the_server_is_back)
-{
-    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG),
-                        *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-
-    redis_server_pause(hosts_server);
-    ck_assert_int_eq(hosts_release(holder), BACKEND_UNREACHABLE);
-    hosts_pass(_i == 0 ? 0 : LONG);
-    redis_server_resume(hosts_server);
-    HOSTS_UNTIL(waiter->granted);
-    hosts_release(waiter);
-    ck_assert(!hosts_exists("h:L"));
-}
-END_TEST
-
-START_TEST(unlocking_of_unknown_outcome_is_done_when_the_server_is_back)
-{
-    struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
-    struct hosts_record *waiter;
-
-    claim.lock_owner = 1;
-    claim.end = BACKEND_RANGE_MAX;
-    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
-    waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-    redis_server_stop(hosts_server);
-    ck_assert_int_eq(hosts_unlock(0, "L", 1, 0, BACKEND_RANGE_MAX), BACKEND_UNREACHABLE);
-    redis_server_again(hosts_server);
-    HOSTS_UNTIL(waiter->granted);
-    hosts_release(waiter);
-    ck_assert(!hosts_exists("h:L"));
-}
-END_TEST
 
 /* The server may carry out the old connection's request when it continues, whatever was reported. */
 START_TEST(rename_of_unknown_outcome_leaves_one_name_or_none)
@@ -169,28 +105,6 @@ static void convert(struct hosts_record *record, enum backend_mode mode, struct 
     backend_convert(hosts_mount(0), record->ticket, &claim, hosts_on_done, done);
 }
 
-START_TEST(convert_of_unknown_outcome_leaves_it_as_it_was)
-{
-    struct hosts_record *record = hosts_get(0, "L", HOSTS_LONG);
-    struct backend_claim shared = lease;
-    struct hosts_done done = {0};
-    shared.mode = BACKEND_SHARED;
-    redis_server_pause(hosts_server);
-    convert(record, BACKEND_SHARED, &done);
-    hosts_pass(HOSTS_HURRY + (_i == 0 ? SHORT : LONG));
-    ck_assert(!done.called); /* another may share it as soon as the server goes on */
-    resume();
-    HOSTS_UNTIL(done.called);
-    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
-    ck_assert_uint_eq(record->ended, 0);
-    ck_assert_int_eq(record->ticket->mode, BACKEND_EXCLUSIVE);
-    ck_assert(!hosts_is("h:L", "leasefs:held"));
-    ck_assert_int_eq(hosts_acquire(1, "L", &shared)->result, BACKEND_BUSY);
-    hosts_release(record);
-    ck_assert(!hosts_exists("h:L"));
-}
-END_TEST
-
 /* A provisional second becomes a lease of a shorter term, which is over when the answer comes: another may hold. */
 START_TEST(convert_that_is_answered_after_its_term_is_stale)
 {
@@ -209,25 +123,6 @@ START_TEST(convert_that_is_answered_after_its_term_is_stale)
     HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_STALE);
     HOSTS_UNTIL(record->ended && !hosts_exists("h:L"));
-}
-END_TEST
-
-START_TEST(convert_to_exclusive_of_unknown_outcome_is_reported_while_the_server_is_away)
-{
-    struct backend_claim shared = lease;
-    struct hosts_done done = {0};
-    shared.mode = BACKEND_SHARED;
-    struct hosts_record *record = hosts_acquire(0, "L", &shared);
-    redis_server_pause(hosts_server);
-    convert(record, BACKEND_EXCLUSIVE, &done);
-    HOSTS_UNTIL(done.called);
-    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
-    ck_assert_int_eq(record->ticket->mode, BACKEND_SHARED);
-    resume();
-    while (hosts_acquire(1, "L", &shared)->result != BACKEND_OK) {
-        hosts_turn();
-    }
-    ck_assert_uint_eq(record->ended, 0);
 }
 END_TEST
 
@@ -594,18 +489,14 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("redis_failures");
-    TCase *tcase = tcase_create("failures"), *aof = tcase_create("aof"), *conversions = tcase_create("conversions");
+    TCase *tcase = tcase_create("failures"), *conversions = tcase_create("conversions");
 
     tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, setup, hosts_teardown);
     tcase_add_test(tcase, restarted_empty_server_has_lost_what_was_held_and_waiters_keep_their_order);
-    tcase_add_test(tcase, pause_longer_than_the_term_loses_what_is_held_in_time_and_no_place);
-    tcase_add_loop_test(tcase, release_of_unknown_outcome_is_done_when_the_server_is_back, 0, 2);
     tcase_add_loop_test(tcase, rename_of_unknown_outcome_leaves_one_name_or_none, 0, 2);
     tcase_add_test(tcase, rename_over_a_lease_of_unknown_outcome_gives_both_back);
-    tcase_add_loop_test(tcase, convert_of_unknown_outcome_leaves_it_as_it_was, 0, 2);
     tcase_add_test(tcase, convert_that_is_answered_after_its_term_is_stale);
-    tcase_add_test(tcase, convert_to_exclusive_of_unknown_outcome_is_reported_while_the_server_is_away);
     tcase_add_loop_test(tcase, release_behind_another_request_leaves_nothing, 0, 2 * IN_FLIGHT);
     tcase_add_test(tcase, full_server_grants_nothing_new_and_goes_on_with_the_rest);
     tcase_add_loop_test(tcase, full_server_takes_what_nobody_would_hear_that_it_refused, 0, 2);
@@ -620,9 +511,5 @@ int main(void)
     tcase_add_loop_test(conversions, renewal_that_crosses_a_change_of_ranges_loses_nothing, 0, 3);
     tcase_add_loop_test(conversions, renewal_that_crosses_a_conversion_loses_nothing, 0, 2);
     suite_add_tcase(suite, conversions);
-    tcase_set_timeout(aof, 40);
-    tcase_add_checked_fixture(aof, setup_aof, hosts_teardown);
-    tcase_add_test(aof, unlocking_of_unknown_outcome_is_done_when_the_server_is_back);
-    suite_add_tcase(suite, aof);
     return check_main(suite);
 }

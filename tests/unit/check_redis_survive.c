@@ -114,31 +114,6 @@ static long long count_notes(void)
     return notes;
 }
 
-START_TEST(flock_is_recovered_with_its_token)
-{
-    uint64_t fence = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->ticket->fence;
-    struct hosts_record *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-    if (_i == 1) {
-        hosts_drop(waiter); /* the lock is in the long form */
-    }
-    hosts_close(0);
-    restart_as(2);
-    ck_assert_uint_eq(found->len, 1);
-    ck_assert_str_eq(nth(0)->name, "L");
-    ck_assert_uint_eq(nth(0)->ticket->fence, fence);
-    ck_assert_int_eq(nth(0)->ticket->kind, BACKEND_FLOCK);
-    ck_assert(nth(0)->ticket->held);
-    ck_assert_int_eq(take(2, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->result,
-                     BACKEND_BUSY); /* of the same handle, too */
-    ck_assert_int_eq(take(1, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->result, BACKEND_BUSY);
-    release_found(2, 0);
-    if (_i == 0) {
-        HOSTS_UNTIL(waiter->granted);
-    }
-    ck_assert_int_eq(count_notes(), 0);
-}
-END_TEST
-
 START_TEST(uncontended_flock_is_recovered)
 {
     uint64_t fence = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->ticket->fence;
@@ -153,61 +128,6 @@ START_TEST(uncontended_flock_is_recovered)
 }
 END_TEST
 
-START_TEST(shared_flocks_are_recovered)
-{
-    for (unsigned i = 0; i < 2; i++) {
-        ck_assert_int_eq(take(0, "L", BACKEND_FLOCK, BACKEND_SHARED)->result, BACKEND_OK);
-    }
-    hosts_close(0);
-    restart_as(2);
-    ck_assert_uint_eq(found->len, 2);
-    for (guint i = 0; i < 2; i++) {
-        ck_assert_int_eq(nth(i)->ticket->mode, BACKEND_SHARED);
-        ck_assert_int_eq(take(1, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->result, BACKEND_BUSY);
-        release_found(2, i);
-    }
-    ck_assert_int_eq(take(1, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->result, BACKEND_OK);
-}
-END_TEST
-
-START_TEST(ticket_of_a_queue_is_recovered)
-{
-    ck_assert_int_eq(take(0, "s-", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->result, BACKEND_OK);
-    hosts_close(0);
-    restart_as(2);
-    ck_assert_uint_eq(found->len, 1);
-    ck_assert(g_str_has_prefix(nth(0)->name, "s-00"));
-    ck_assert_int_eq(nth(0)->ticket->kind, BACKEND_FLOCK);
-    release_found(2, 0);
-    ck_assert_int_eq(count_notes(), 0);
-}
-END_TEST
-
-START_TEST(ranges_are_recovered_without_their_lock_owner)
-{
-    ck_assert_int_eq(take_range(0, 5, 0, 9)->result, BACKEND_OK);
-    ck_assert_int_eq(take_range(0, 5, 20, 29)->result, BACKEND_OK);
-    ck_assert_int_eq(take_range(0, 6, 40, 49)->result, BACKEND_OK);
-    ck_assert_int_eq(count_notes(), 2);
-    hosts_close(0);
-    restart_as(2);
-    ck_assert_uint_eq(found->len, 2);
-    for (unsigned mount = 1; mount <= 2; mount++) {
-        ck_assert_int_eq(take_range(mount, 5, 5, 15)->result, BACKEND_BUSY);
-        ck_assert_int_eq(take_range(mount, 5, 25, 25)->result, BACKEND_BUSY);
-        ck_assert_int_eq(take_range(mount, 6, 49, 60)->result, BACKEND_BUSY);
-        struct hosts_record *between = take_range(mount, 5, 10, 19);
-        ck_assert_int_eq(between->result, BACKEND_OK);
-        ck_assert_int_eq(hosts_release(between), BACKEND_OK);
-    }
-    release_found(2, 0);
-    ck_assert_int_eq(take_range(1, 5, 0, 29)->result, BACKEND_OK);
-    ck_assert_int_eq(take_range(1, 5, 40, 40)->result, BACKEND_BUSY);
-    release_found(2, 1);
-    ck_assert_int_eq(take_range(1, 5, 40, 40)->result, BACKEND_OK);
-}
-END_TEST
-
 START_TEST(recovered_lock_is_renewed)
 {
     take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
@@ -217,21 +137,6 @@ START_TEST(recovered_lock_is_renewed)
     backend_renew(hosts_mount(2), &renewal, 1);
     HOSTS_UNTIL(redis_server_do(hosts_server, "PTTL h:L") > 2 * HOSTS_LONG);
     ck_assert_int_eq(take(1, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->result, BACKEND_BUSY);
-}
-END_TEST
-
-/* Its handle is closed, so that nobody would ever release it. */
-START_TEST(lock_that_was_waited_for_is_not_recovered)
-{
-    struct hosts_record *holder = hosts_get(1, "L", HOSTS_LONG);
-    hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-    struct hosts_record *next = hosts_queue(3, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-    hosts_close(0);
-    restart_as(2);
-    ck_assert_uint_eq(found->len, 0);
-    ck_assert_int_eq(hosts_release(holder), BACKEND_OK);
-    HOSTS_UNTIL(next->granted);
-    ck_assert_int_eq(count_notes(), 0);
 }
 END_TEST
 
@@ -267,77 +172,16 @@ START_TEST(locks_that_end_leave_no_notes)
 }
 END_TEST
 
-/* The daemon before was only stopped, and goes on.  _i: the lock is held alone, or in the long form. */
-START_TEST(daemon_before_cannot_renew_or_release)
-{
-    struct hosts_record *before = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
-    struct hosts_record *waiter = _i == 1 ? hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG) : NULL;
-    restart_as(2);
-    ck_assert_uint_eq(found->len, 1);
-    struct backend_renewal renewal = {.ticket = before->ticket, .ttl = 3 * HOSTS_LONG};
-    backend_renew(hosts_mount(0), &renewal, 1);
-    HOSTS_UNTIL(before->ended);
-    ck_assert_int_lt(redis_server_do(hosts_server, "PTTL h:L"), 2 * HOSTS_LONG);
-    hosts_pass(100); /* and what it releases then */
-    ck_assert_int_eq(take(3, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->result, BACKEND_BUSY);
-    ck_assert(!waiter || !waiter->granted);
-    release_found(2, 0);
-    HOSTS_UNTIL(!waiter || waiter->granted);
-}
-END_TEST
-
-START_TEST(release_of_the_daemon_before_changes_nothing)
-{
-    struct hosts_record *before = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
-    struct hosts_record *waiter = _i == 1 ? hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG) : NULL;
-    restart_as(2);
-    hosts_release(before);
-    ck_assert_int_eq(take(3, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->result, BACKEND_BUSY);
-    ck_assert(!waiter || !waiter->granted);
-    release_found(2, 0);
-    HOSTS_UNTIL(!waiter || waiter->granted);
-}
-END_TEST
-
-START_TEST(daemon_before_cannot_change_a_lock)
-{
-    struct hosts_record *before = take(0, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
-    struct hosts_done set = {0}, moved = {0};
-    restart_as(2);
-    GBytes *meta = g_bytes_new_static(META, strlen(META));
-    backend_set(hosts_mount(0), before->ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta},
-                hosts_on_done, &set);
-    HOSTS_UNTIL(set.called);
-    ck_assert_int_eq(set.result, BACKEND_STALE);
-    g_bytes_unref(meta);
-    if (before->ticket) {
-        backend_rename(hosts_mount(0), before->ticket, "M", NULL, hosts_on_done, &moved);
-        HOSTS_UNTIL(moved.called);
-        ck_assert_int_ne(moved.result, BACKEND_OK);
-    }
-    ck_assert_int_eq(take(3, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE)->result, BACKEND_BUSY);
-    ck_assert(!hosts_exists("h:M"));
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("redis survive");
     TCase *tcase = tcase_create("survive");
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, flock_is_recovered_with_its_token, 0, 2);
     tcase_add_test(tcase, uncontended_flock_is_recovered);
-    tcase_add_test(tcase, shared_flocks_are_recovered);
-    tcase_add_test(tcase, ticket_of_a_queue_is_recovered);
-    tcase_add_test(tcase, ranges_are_recovered_without_their_lock_owner);
     tcase_add_test(tcase, recovered_lock_is_renewed);
-    tcase_add_test(tcase, lock_that_was_waited_for_is_not_recovered);
     tcase_add_test(tcase, lock_that_has_run_out_is_not_recovered);
     tcase_add_test(tcase, locks_that_end_leave_no_notes);
-    tcase_add_loop_test(tcase, daemon_before_cannot_renew_or_release, 0, 2);
-    tcase_add_loop_test(tcase, release_of_the_daemon_before_changes_nothing, 0, 2);
-    tcase_add_test(tcase, daemon_before_cannot_change_a_lock);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
