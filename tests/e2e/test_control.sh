@@ -216,6 +216,57 @@ for block in "" "env --block-signal=ALRM"; do
     expect eventually 5 gone "$DAEMON"
 done
 
+it "a term that ends, and an owner that dies, are seen while it awaits the next request of who is followed"
+unseen() { # CAN-FOLLOW
+    "$PYTHON" -c '
+import ctypes, fcntl, os, select, sys, time
+libc, daemon, can = ctypes.CDLL(None), int(sys.argv[2]), sys.argv[3] == "yes"
+events, fd = libc.inotify_init(), os.open(sys.argv[1] + "/followed", os.O_RDWR | os.O_CREAT)
+def ask(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        fcntl.flock(fd, fcntl.LOCK_UN)
+def acquire(name):
+    os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+def expect_end(name):
+    if not select.select([events], [], [], 10)[0]:
+        print(name)
+    else:
+        os.read(events, 4096)
+followed = 0
+for i in range(200):
+    name = "%s/term%d" % (sys.argv[1], i)
+    acquire(name)
+    libc.inotify_add_watch(events, name.encode(), 0x400) # IN_DELETE_SELF
+    os.setxattr(name, "user.lease.ttl", b"300ms")
+    ask(0.02 + 0.01 * (i % 20))
+    followed += len(os.sched_getaffinity(daemon)) == 1
+    expect_end(name)
+    if followed == 5 or not can:
+        break
+else:
+    print("it follows nobody")
+name = sys.argv[1] + "/owner"
+child = os.fork()
+if child == 0:
+    acquire(name)
+    time.sleep(100)
+time.sleep(1.5) # the owner is final after a second
+libc.inotify_add_watch(events, name.encode(), 0x400)
+ask(0.1)
+os.kill(child, 9)
+expect_end(name)
+' "$MNT" "$DAEMON" "$1" 2>&1
+}
+mount_memory ttl=500ms,sandbox=no
+if [ "${#cpus[@]}" -gt 1 ] && nice -n -10 true 2>/dev/null; then
+    expect_is "$(unseen yes)" ""
+else
+    expect_is "$(unseen no)" ""
+fi
+unmount "$MNT"
+
 it "with follow=no it does not"
 mount_memory follow=no,sandbox=no
 for _ in 1 2 3; do followed || true; done
