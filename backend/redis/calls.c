@@ -173,11 +173,12 @@ char *redis_note(const char *id, bool sequence, const char *name, enum backend_k
         return g_strdup("");
     }
     if (kind == BACKEND_LEASE) {
-        return g_strdup_printf("%s %s %s", id, sequence ? "s" : "l", name);
+        return g_strconcat(id, sequence ? " s " : " l ", name, NULL);
     }
     size_t length = 0;
     const char *pid = backend_parse_pid(meta, &length);
-    return g_strdup_printf("%s %s%.*s %s", id, sequence ? "q" : "h", (int)length, pid, name);
+    g_autofree char *holder = g_strndup(pid, length);
+    return g_strconcat(id, sequence ? " q" : " h", holder, " ", name, NULL);
 }
 
 void redis_call_ticket(struct redis_call *call, const struct remote_ticket *t)

@@ -57,14 +57,21 @@ static void uncontended_add_note(struct redis_call *call, const char *id, const 
     g_free(note);
 }
 
+/* ' MOUNT TICKET+', as FENCE has it. */
+static void uncontended_add_fence(struct redis_call *call, const char *id)
+{
+    char *fence = g_strconcat(" ", call->r->mount, " ", id, "+", NULL);
+    redis_call_word(call, fence);
+    g_free(fence);
+}
+
 static void uncontended_fill_acquire(struct redis_call *call, const struct remote_ticket *t)
 {
     struct redis *r = call->r;
     const char *name = t->lock->name, *leaf;
-    char *directory = remote_parent(name, &leaf), to[sizeof r->mount + sizeof t->id + 2];
+    char *directory = remote_parent(name, &leaf);
     clock_ms *noted = &r->uncontended.leases_noted;
     bool note = t->head.kind != BACKEND_PROVISIONAL && (*noted == 0 || clock_now() - *noted >= NOTE_LEASES_EVERY);
-    g_snprintf(to, sizeof to, " %s %s+", r->mount, t->id);
     call->script = REDIS_UNCONTENDED_ACQUIRE;
     redis_call_key(call, 0, name);
     redis_call_sides(call, "of", name);
@@ -81,7 +88,7 @@ static void uncontended_fill_acquire(struct redis_call *call, const struct remot
     if (t->head.content) {
         redis_call_bytes(call, "content", t->head.content);
     }
-    redis_call_word(call, to);
+    uncontended_add_fence(call, t->id);
     redis_call_word_number(call, t->head.ttl);
     redis_call_word(call, leaf);
     uncontended_add_note(call, t->id, name, t->head.kind, t->meta);
@@ -143,9 +150,7 @@ static void uncontended_fill_release(struct redis_call *call, const struct remot
     redis_call_key(call, 'f', request->name);
     redis_call_key(call, 'l', directory);
     redis_call_key(call, 'm', NULL);
-    char to[sizeof call->r->mount + sizeof request->id + 2];
-    g_snprintf(to, sizeof to, " %s %s+", call->r->mount, request->id);
-    redis_call_word(call, to);
+    uncontended_add_fence(call, request->id);
     redis_call_word(call, remote_leaf(request->release.ticket_name));
     uncontended_add_note(call, request->id, request->name, request->release.kind, request->release.meta);
     g_free(directory);
