@@ -29,21 +29,11 @@ zookeeper)
     zookeeper_root survive
     STORE=$ZOOKEEPER_URI
     ;;
-redlock)
-    # shellcheck source=redis.sh
-    . "$(dirname "$0")/redis.sh"
-    for _ in 1 2 3; do redis_start; done
-    OPTIONS=$OPTIONS,grace=1s
-    STORE=redlock://127.0.0.1:${redis_ports[0]},127.0.0.1:${redis_ports[1]},127.0.0.1:${redis_ports[2]}
-    ;;
 *)
     mkdir -m 700 "$TEST_DIR/store"
     STORE=local:$TEST_DIR/store
     ;;
 esac
-
-# Are there shared locks and queues?
-shares() { [ "${E2E_STORE:-}" != redlock ]; }
 
 # The next daemon, over the dead mount of this one.
 restart() {
@@ -58,8 +48,6 @@ owned_by() { [ "$(owners "$1")" = "$2 " ]; } # NAME PID
 
 mount_backend "$STORE" "$OPTIONS"
 point=$MNT
-votes() { [ "$(grep -c '^server: .* votes$' "$MNT/.leasefs/status")" = 3 ]; }
-shares || expect eventually 20 votes # a server that has just started has none
 chmod 755 "$TEST_DIR"
 actor A
 actor B
@@ -102,11 +90,11 @@ says B 'close(b)' ok
 
 it "a record lock keeps its bytes, and only those"
 says A 'f = op("bytes", "RDWR|CREAT"); record(f, "SETLKW", "WRLCK", 5, 10)' ok
-shares && says A 'record(f, "SETLKW", "RDLCK", 20, 10)' ok
+says A 'record(f, "SETLKW", "RDLCK", 20, 10)' ok
 restart
 says B 'b = op("bytes", "RDWR|CREAT"); record(b, "SETLK", "WRLCK", 12, 1)' EAGAIN
 says B 'record(b, "SETLK", "WRLCK", 25, 1)' EAGAIN
-if shares && [ "${E2E_STORE:-}" != zookeeper ]; then # where record locks cover the whole file
+if [ "${E2E_STORE:-}" != zookeeper ]; then # where record locks cover the whole file
     says B 'record(b, "SETLK", "RDLCK", 25, 1)' ok
     says B 'record(b, "SETLK", "WRLCK", 0, 5); record(b, "SETLK", "WRLCK", 40, 5)' ok
 fi
@@ -263,33 +251,31 @@ says A 'record(g, "SETLK", "UNLCK", 0, 0)' ok
 says B 'record(b, "SETLK", "WRLCK", 9, 1); close(b)' ok
 says A 'close(g)' ok
 
-if shares; then
-    it "each shared lock is resumed with a token of its own, and can become exclusive"
-    says A 'f = op("share", "RDWR|CREAT"); flock(f, "SH")' ok
-    token=$(attribute share token)
-    says B 'b = op("share", "RDWR|CREAT"); flock(b, "SH")' ok
-    says B 'x = get(b, "token")' ok
-    restart
-    says B 'c = op("share", "RDONLY"); put(c, "resume", x)' ok
-    says A "g = op('share', 'RDONLY'); put(g, 'resume', $token)" ok
-    says A 'flock(g, "EX|NB")' EAGAIN
-    tell A 'flock(g, "EX")'
-    says B 'close(c)' ok
-    says B 'close(b)' ENOTCONN
-    expect_is "$(hear A 10)" ok
-    expect_is "$(attribute share token)" "$token"
-    says A 'close(g)' ok
-    says A 'close(f)' ENOTCONN
+it "each shared lock is resumed with a token of its own, and can become exclusive"
+says A 'f = op("share", "RDWR|CREAT"); flock(f, "SH")' ok
+token=$(attribute share token)
+says B 'b = op("share", "RDWR|CREAT"); flock(b, "SH")' ok
+says B 'x = get(b, "token")' ok
+restart
+says B 'c = op("share", "RDONLY"); put(c, "resume", x)' ok
+says A "g = op('share', 'RDONLY'); put(g, 'resume', $token)" ok
+says A 'flock(g, "EX|NB")' EAGAIN
+tell A 'flock(g, "EX")'
+says B 'close(c)' ok
+says B 'close(b)' ENOTCONN
+expect_is "$(hear A 10)" ok
+expect_is "$(attribute share token)" "$token"
+says A 'close(g)' ok
+says A 'close(f)' ENOTCONN
 
-    it "a ticket that held its queue is resumed by its own name"
-    says A 'os.mkdir(path("line")); t = op("line/job-", "RDWR|CREAT"); flock(t, "EX"); x = get(t, "token")' ok
-    restart
-    says A 'u = op("line/job-0000000000", "RDONLY"); put(u, "resume", x)' ok
-    says A 'close(t)' ENOTCONN
-    says B 'b = op("line/job-", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
-    says A 'close(u)' ok
-    says B 'flock(b, "EX"); close(b); os.rmdir(path("line"))' ok
-fi
+it "a ticket that held its queue is resumed by its own name"
+says A 'os.mkdir(path("line")); t = op("line/job-", "RDWR|CREAT"); flock(t, "EX"); x = get(t, "token")' ok
+restart
+says A 'u = op("line/job-0000000000", "RDONLY"); put(u, "resume", x)' ok
+says A 'close(t)' ENOTCONN
+says B 'b = op("line/job-", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
+says A 'close(u)' ok
+says B 'flock(b, "EX"); close(b); os.rmdir(path("line"))' ok
 
 it "two threads with a descriptor each: one waits for the other's dead descriptor, without EDEADLK"
 says A 'f = op("threads", "RDWR|CREAT"); flock(f, "EX")' ok
@@ -331,27 +317,23 @@ says D 'close(d)' ok
 says A 'ends[0].close(); ends[1].close()' ok
 end_actor D
 
-if shares; then
-    it "a shared lock keeps out whom it excludes"
-    says A 'f = op("shared", "RDWR|CREAT"); flock(f, "SH")' ok
-    restart
-    says B 'b = op("shared", "RDWR|CREAT"); flock(b, "SH|NB")' ok
-    says B 'flock(b, "EX|NB")' EAGAIN
-    says A 'close(f)' ENOTCONN
-    says B 'flock(b, "EX|NB"); close(b)' ok
-fi
+it "a shared lock keeps out whom it excludes"
+says A 'f = op("shared", "RDWR|CREAT"); flock(f, "SH")' ok
+restart
+says B 'b = op("shared", "RDWR|CREAT"); flock(b, "SH|NB")' ok
+says B 'flock(b, "EX|NB")' EAGAIN
+says A 'close(f)' ENOTCONN
+says B 'flock(b, "EX|NB"); close(b)' ok
 
-if shares; then
-    it "a ticket that held its queue goes on holding it"
-    says A 'os.mkdir(path("queue")); t = op("queue/job-", "RDWR|CREAT"); flock(t, "EX")' ok
-    restart
-    expect_is "$(ls "$MNT/queue")" job-0000000000
-    says B 'b = op("queue/job-", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
-    tell B 'flock(b, "EX")'
-    says A 'close(t)' ENOTCONN
-    expect_is "$(hear B 10)" ok
-    says B 'close(b)' ok
-fi
+it "a ticket that held its queue goes on holding it"
+says A 'os.mkdir(path("queue")); t = op("queue/job-", "RDWR|CREAT"); flock(t, "EX")' ok
+restart
+expect_is "$(ls "$MNT/queue")" job-0000000000
+says B 'b = op("queue/job-", "RDWR|CREAT"); flock(b, "EX|NB")' EAGAIN
+tell B 'flock(b, "EX")'
+says A 'close(t)' ENOTCONN
+expect_is "$(hear B 10)" ok
+says B 'close(b)' ok
 
 it "user.lease.break ends it at once"
 says A 'f = op("broken", "RDWR|CREAT"); flock(f, "EX")' ok

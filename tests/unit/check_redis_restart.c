@@ -8,9 +8,9 @@
 #include "tests/unit/redis_proxy.h"
 
 enum {
-    BASE = 12000,
-    AT_ONCE = 8000,
-    AWAY = 14000
+    BASE = 7000,
+    AT_ONCE = 5000,
+    AWAY = 8000
 }; /* AT_ONCE: until all mounts are connected again, and less than a term */
 #define AN_HOUR 3600000
 
