@@ -15,6 +15,7 @@
 #include "backend/local/replay.h"
 #include "backend/local/store_private.h"
 #include "backend/log.h"
+#include "config.h"
 
 #define FENCE_STEP 10000000 /* us */
 #define NUMBER_STEP 65536
@@ -384,7 +385,9 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
         r = store_restore(store, replay, cut, error, error_size);
     }
     local_replay_free(replay);
+#ifdef HAVE_MALLOC_TRIM
     malloc_trim(0); /* the replay took as much memory as the lockspace */
+#endif
     if (r < 0) {
         journal_close(store->journal);
         store->journal = NULL;

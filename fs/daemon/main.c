@@ -24,6 +24,7 @@
 #include "backend/backend.h"
 #include "backend/log.h"
 #include "backend/postgresql/postgresql.h"
+#include "backend/system.h"
 #include "fs/daemon/mountpoint.h"
 #include "fs/daemon/protect.h"
 #include "fs/daemon/sdnotify.h"

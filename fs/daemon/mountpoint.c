@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
@@ -29,6 +28,7 @@
 #include <unistd.h>
 
 #include "backend/log.h"
+#include "backend/system.h"
 #include "fs/process/connection.h"
 
 #define LEASEFS_TYPE "fuse.leasefs"

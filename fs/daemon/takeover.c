@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include "backend/backend.h"
 #include "backend/local/local.h"
 #include "backend/log.h"
+#include "backend/system.h"
 #include "fs/daemon/mountpoint.h"
 #include "fs/daemon/sdnotify.h"
 #include "fs/daemon/undo.h"

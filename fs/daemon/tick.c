@@ -15,11 +15,15 @@ static void tick_on_signal(int number)
     tick_has_come = 1;
 }
 
+#ifndef sigev_notify_thread_id /* glibc before 2.40 */
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
 bool tick_init(void)
 {
     struct sigaction action = {.sa_handler = tick_on_signal}; /* without SA_RESTART, so that it ends the read */
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM};
-    event._sigev_un._tid = (pid_t)syscall(SYS_gettid); /* glibc has had no name for it before 2.40 */
+    event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGALRM); /* whoever started us may have blocked it */

@@ -11,13 +11,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "backend/log.h"
+#include "backend/system.h"
 #include "fs/daemon/mountpoint.h"
 #include "fs/daemon/takeover.h"
 

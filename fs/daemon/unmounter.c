@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "backend/log.h"
+#include "backend/system.h"
 #include "fs/daemon/mountpoint.h"
 #include "fs/process/walker.h"
 #include "fs/sandbox/sandbox.h"

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "backend/system.h"
+
 static int detach_compare(const void *left, const void *right)
 {
     const int *a = left, *b = right;

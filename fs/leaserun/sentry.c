@@ -16,6 +16,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "backend/system.h"
 #include "fs/leaserun/run.h"
 #include "fs/leaserun/wait.h"
 

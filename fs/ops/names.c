@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "backend/system.h"
 #include "fs/hold/entry.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"

@@ -5,10 +5,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include "backend/system.h"
 
 #define CONNECTION_ALL "/sys/fs/fuse/connections"
 #define CONNECTION_FILE "waiting" /* which each connection has */

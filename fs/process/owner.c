@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backend/system.h"
 #include "fs/process/owner.h"
 #include "fs/process/process.h"
 

@@ -415,10 +415,10 @@ static int uri_open_credentials(const char *path, const struct complaint *compla
     } else if (status.st_uid != 0 && status.st_uid != geteuid()) {
         result = complain(complaint, -EPERM,
                           "credentials file '%s' belongs to another user: its owner must be root or who mounts", path);
-    } else if (status.st_mode & ALLPERMS & ~(mode_t)(S_IRUSR | S_IWUSR)) {
+    } else if (status.st_mode & 07777 & ~(mode_t)(S_IRUSR | S_IWUSR)) {
         result =
             complain(complaint, -EPERM, "credentials file '%s' has mode %04o, and must have 0600: run chmod 600 %s",
-                     path, status.st_mode & ALLPERMS, path);
+                     path, status.st_mode & 07777, path);
     } else if (status.st_size > CREDENTIALS_BYTES_MAX) {
         result =
             complain(complaint, -EFBIG, "credentials file '%s' is longer than %d bytes", path, CREDENTIALS_BYTES_MAX);
