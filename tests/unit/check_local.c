@@ -497,6 +497,55 @@ START_TEST(journal_of_an_older_version_gives_tokens_of_the_clock_and_short_numbe
 }
 END_TEST
 
+/* --- another machine's journal --- */
+
+/* What `ln -s "content of amd64" job`, mkdir queue, and a width of 3 for that left on amd64. */
+static const char amd64_journal[] =
+    "4c4541534546530a01000000870600b6fadeaa1d420000000101000000000000001c614f02000000007313cb16a201000025"
+    "00000063333138393363352d656632642d343533392d393130352d3236306435303865326239310073575555190000000202"
+    "000000000000005291dc09296106000000010000000000a497c56fc400000003030000000000000088244409296106000000"
+    "00000000000001400d03000000000027614f0200000000676e520200000000040000006a6f6200720000003120766d203135"
+    "393739203735333836373820302030203132303737372030202d2063333138393363352d656632642d343533392d39313035"
+    "2d3236306435303865326239312031353936353a373533383636342c31353936343a373533383636332c333438333a373034"
+    "30333830206c6e10000000636f6e74656e74206f6620616d64363464c7d9da9a000000070400000000000000060000007175"
+    "6575650000000000000000000100000000000000000000000000000000000000670000003120766d20302030203020302034"
+    "30373535203020313739353637383733372e3238373636373337382c313739353637383733372e3238373636373337382063"
+    "333138393363352d656632642d343533392d393130352d323630643530386532623931202d202d1efa68349a000000070500"
+    "0000000000000600000071756575650000000000000000000300000000000000000000000000000000000000670000003120"
+    "766d2030203020302030203430373535203020313739353637383733372e3238373636373337382c31373935363738373337"
+    "2e3238373636373337382063333138393363352d656632642d343533392d393130352d323630643530386532623931202d20"
+    "2d917ce43c";
+#define AMD64_TOKEN UINT64_C(0x0006612909442488)
+
+START_TEST(journal_of_a_machine_with_another_byte_order_is_read)
+{
+    g_autofree char *name = g_build_filename(local_directory, "journal", NULL);
+    GByteArray *bytes = g_byte_array_new();
+    struct contract_log log = {0};
+
+    for (const char *hex = amd64_journal; *hex; hex += 2) {
+        g_byte_array_append(bytes,
+                            &(uint8_t){(uint8_t)(g_ascii_xdigit_value(hex[0]) << 4 | g_ascii_xdigit_value(hex[1]))}, 1);
+    }
+    backend_free(contract_backend);
+    local_options.boot_id = "of this machine";
+    ck_assert(g_file_set_contents(name, (char *)bytes->data, (gssize)bytes->len, NULL));
+    g_byte_array_unref(bytes);
+    contract_start(local_open_at(local_directory));
+    for (int i = 0; i < 2; i++) { /* the second reads what this machine has written */
+        struct backend_info info = contract_stat("job");
+        ck_assert_int_eq(info.type, BACKEND_LOCK);
+        ck_assert_uint_eq(info.fence, AMD64_TOKEN);
+        ck_assert_int_eq(info.ttl, 200 * 1000);
+        ck_assert(contract_equal(info.content, "content of amd64"));
+        ck_assert_int_eq(contract_stat("queue").type, BACKEND_DIRECTORY);
+        ck_assert_uint_eq(contract_stat("queue").directory.width, 3);
+        local_restart();
+    }
+    ck_assert_uint_gt(contract_get("later", BACKEND_LEASE, &log)->fence, AMD64_TOKEN);
+}
+END_TEST
+
 /* Until it is reported, its lock owner's earlier lock is a ticket of its own. */
 START_TEST(record_lock_that_is_reported_later_joins_then)
 {
@@ -797,6 +846,7 @@ static Suite *local_suite(void)
     tcase_add_test(numbers, token_is_reported_when_it_can_not_come_again);
     tcase_add_test(numbers, record_lock_that_is_reported_later_joins_then);
     tcase_add_test(numbers, journal_of_an_older_version_gives_tokens_of_the_clock_and_short_numbers);
+    tcase_add_test(numbers, journal_of_a_machine_with_another_byte_order_is_read);
     tcase_add_test(numbers, tokens_are_reserved_ahead_without_holding_anybody_up);
     tcase_add_test(numbers, tokens_that_could_not_be_reserved_are_not_given);
     suite_add_tcase(suite, numbers);
