@@ -104,14 +104,18 @@ umount "$TEST_DIR/all/bound"
 
 it "so does one whose daemon another program watches"
 mkdir "$TEST_DIR/all/watched"
-mount_at "$TEST_DIR/all/watched" "local:$TEST_DIR/watched.store" ttl=1m
-cp "$LEASEFS" "$TEST_DIR/bin/elsewhere"
+LEASEFS=$TEST_DIR/bin/leasefs mount_at "$TEST_DIR/all/watched" "local:$TEST_DIR/watched.store" ttl=1m
 install
 upgrade
 expect_re "$(line watched)" 'another program started it and watches it'
+expect_re "$(line hand)" 'has taken over'
+expect unmount "$MNT"
+mkdir "$TEST_DIR/all/elsewhere"
+mount_at "$TEST_DIR/all/elsewhere" "local:$TEST_DIR/elsewhere.store" ""
+upgrade
+expect_is "$output" "" # another installation's
 expect unmount "$MNT"
 MNT=$TEST_DIR/all/hand
-expect_re "$(line hand)" 'has taken over'
 
 it "so does one of a version without takeover"
 # shellcheck disable=SC2016 # for another shell

@@ -9,8 +9,9 @@
 # It works in a scratch directory, and mounts in a namespace of processes and mounts that ends before
 # that directory is deleted, so that nothing can be in it then.
 #
-# Environment: RELEASE_SUITE, which Debian (default: bookworm); PACKAGE_MIRROR, where it is taken from; RELEASE_KEEP, when
-# set, keeps the scratch directory.
+# Environment: RELEASE_SUITE, which Debian (default: bookworm); PACKAGE_MIRROR, where it is taken from; RELEASE_ROOTS, a
+# directory in which minimal systems are kept for further runs; RELEASE_KEEP, when set, keeps the scratch directory;
+# RELEASE_BEFORE, the revision that is the version before (default: the newest tag).
 set -euo pipefail
 
 SUITE=${RELEASE_SUITE:-bookworm}
@@ -42,6 +43,19 @@ leave() {
     fi
 }
 
+# The release before this one.  Before there is one: the last commit without takeover.
+before() {
+    local tag
+    tag=$(cd "$SOURCE" && git -c safe.directory='*' describe --tags --abbrev=0 --match 'v*' 2>/dev/null) || tag=366752905730
+    echo "${RELEASE_BEFORE:-$tag}"
+}
+
+# Its sources, in DIRECTORY.
+copy_sources_of() { # REVISION DIRECTORY
+    mkdir "$2"
+    (cd "$SOURCE" && git -c safe.directory='*' archive "$1") | tar -x -C "$2"
+}
+
 # The sources as git knows them, or as they were unpacked, in $SCRATCH/leasefs.
 copy_sources() {
     mkdir "$SCRATCH/leasefs"
@@ -55,7 +69,7 @@ copy_sources() {
 # $SCRATCH/leasefs_*.deb
 build_package() {
     say "the package"
-    (cd "$SCRATCH/leasefs" && quietly "$SCRATCH/build.log" dpkg-buildpackage -us -uc -b)
+    (cd "$SCRATCH/leasefs" && quietly "$SCRATCH/build.log" env DEB_BUILD_OPTIONS=nocheck dpkg-buildpackage -us -uc -b)
 }
 
 in_root() { # COMMAND…, in $ROOT
@@ -65,7 +79,12 @@ in_root() { # COMMAND…, in $ROOT
 # A minimal Debian in $ROOT, with these packages; none of their services is started.
 make_root() { # PACKAGE…
     say "a minimal Debian ($SUITE)"
-    quietly "$SCRATCH/root.log" debootstrap --variant=minbase "$SUITE" "$ROOT" "$MIRROR"
+    if [ -n "${RELEASE_ROOTS:-}" ]; then
+        [ -d "$RELEASE_ROOTS/$SUITE" ] || quietly "$SCRATCH/root.log" debootstrap --variant=minbase "$SUITE" "$RELEASE_ROOTS/$SUITE" "$MIRROR"
+        cp -a "$RELEASE_ROOTS/$SUITE" "$ROOT"
+    else
+        quietly "$SCRATCH/root.log" debootstrap --variant=minbase "$SUITE" "$ROOT" "$MIRROR"
+    fi
     mountpoint -q "$ROOT/proc" || mount -t proc proc "$ROOT/proc"
     [ -c "$ROOT/dev/fuse" ] || mknod -m 666 "$ROOT/dev/fuse" c 10 229
     printf '#!/bin/sh\nexit 101\n' >"$ROOT/usr/sbin/policy-rc.d"
@@ -87,6 +106,8 @@ release() {
     if [ "${1:-}" = --inside ]; then
         SCRATCH=$2
         ROOT=$SCRATCH/root
+        # copies of mounts that others have made here would live as long as this
+        awk '$3 == "fuse.leasefs" { print $2 }' /proc/self/mounts | xargs -r umount -l
         inside "${@:3}"
         return
     fi
