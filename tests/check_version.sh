@@ -1,13 +1,14 @@
 #!/bin/sh
-# The version stands in configure.ac; NEWS and the Debian package name the same.
+# The version stands in configure.ac; NEWS and the packages name the same.
 set -eu
 cd "${top_srcdir:-$(dirname "$0")/..}"
 
 version=$(sed -n 's/^AC_INIT(\[leasefs\], \[\(.*\)\])$/\1/p' configure.ac)
 news=$(sed -n 's/^Version \([0-9.]*\).*/\1/p' NEWS | head -n 1)
 package=$(sed -n '1s/^leasefs (\([0-9.]*\).*/\1/p' debian/changelog)
+spec=$(sed -n 's/^Version: //p' share/leasefs.spec)
 
-echo 1..2
+echo 1..3
 status=0
 tell() { # NUMBER VERSION FILE
     if [ -n "$version" ] && [ "$2" = "$version" ]; then
@@ -19,4 +20,5 @@ tell() { # NUMBER VERSION FILE
 }
 tell 1 "$news" NEWS
 tell 2 "$package" debian/changelog
+tell 3 "$spec" share/leasefs.spec
 exit $status
