@@ -15,7 +15,7 @@
 # and what it started (known by its pid) is ended, whatever happens; a report of
 # a sanitizer in the daemon's log fails the case during which it was written.
 #
-# Environment: LEASEFS, the daemon's binary (default: leasefs of the current
+# Environment: LEASEFS, the daemon's binary, and LEASEFS_OTHER, that of every second mount (default: leasefs of the current
 # directory or of PATH); CI, when set, turns a skip into a failure; E2E_SLACK,
 # milliseconds allowed above a promised upper limit of time (default 1500);
 # E2E_LIMIT, seconds after which a script that hangs is ended (default 240).
@@ -368,13 +368,26 @@ mount_backend() {
     mount_at "$MNT" "$backend" "$options" "$@"
 }
 
+# DAEMON_PROGRAM is LEASEFS, or LEASEFS_OTHER for every second mount point.
+declare -A mount_programs=()
+choose_program() { # MOUNTPOINT
+    DAEMON_PROGRAM=$LEASEFS
+    [ -n "${LEASEFS_OTHER:-}" ] || return 0
+    if [ -z "${mount_programs[$1]:-}" ]; then
+        mount_programs[$1]=$LEASEFS
+        [ $((${#mount_programs[@]} % 2)) = 1 ] || mount_programs[$1]=$LEASEFS_OTHER
+    fi
+    DAEMON_PROGRAM=${mount_programs[$1]}
+}
+
 mount_at() { # MOUNTPOINT BACKEND OPTIONS [PREFIX COMMAND…]
     local backend=$2 options=$3
     MNT=$1
     shift 3
     [[ $backend != zookeeper:* || $options == *state=* ]] || options=${options:+$options,}state=$TEST_DIR/state
     LOG=$TEST_DIR/log.${#mount_points[@]}
-    "$@" "$LEASEFS" -f ${options:+-o "$options"} "$backend" "$MNT" >"$LOG" 2>&1 &
+    choose_program "$MNT"
+    "$@" "$DAEMON_PROGRAM" -f ${options:+-o "$options"} "$backend" "$MNT" >"$LOG" 2>&1 &
     DAEMON=$!
     started+=("$DAEMON")
     if ! eventually 20 ready_or_ended "$MNT" "$DAEMON" || gone "$DAEMON"; then
