@@ -110,7 +110,7 @@ if a.term > 0 then
   call('ZADD', TERMS, number_text(now + a.term + TERM_KEPT), a.mount .. ' ' .. number_text(a.term) .. ' ' .. own_version)
   call('PEXPIRE', TERMS, '604800000')
 end
-note_mount(STORE, a.identity, a.about, ' ' .. a.mount)
+note_mount(STORE, a.identity, a.about, ' ' .. a.mount, ' since ' .. number_text(now))
 return {
   version, state, number_text(longest), redis.pcall('SCARD', RECLAIMED), number_text(others), number_text(count), lost and 1 or 0,
 }

@@ -1,8 +1,8 @@
 -- format: the format number of the data, see backend/format.h.  Stands before enter.lua, meet.lua, and greet.lua of redlock.
 --
 -- STORE is a hash: format -> `NUMBER VERSION HOST` of the mount that wrote the number; name of a mount -> the same of that
--- mount, its channel, if it has one of its own, and `since` with the server's time, in ms, when it wrote that.  `about` is
--- that of this mount.
+-- mount and, if it has a channel of its own, that and `since` with the server's time, in ms, when it wrote this.  `about`
+-- is that of this mount.
 
 -- What STORE says, if its number is higher than that of this mount.
 local function find_newer_format(STORE, about)
@@ -19,12 +19,12 @@ local function refuse_format(newer, about)
 end
 
 -- A server that does not write says so when a lock needs it.
-local function note_mount(STORE, name, about, channel)
-  local own, clock = about .. channel .. ' since ', redis.call('TIME')
+local function note_mount(STORE, name, about, channel, since)
   local made, known = redis.pcall('HGET', STORE, 'format'), redis.pcall('HGET', STORE, name)
-  if type(made) == 'string' and type(known) == 'string' and known:sub(1, #own) == own then return end
+  local noted = type(known) == 'string' and known:match('^(.*) since %d+$') or known
+  if type(made) == 'string' and noted == about .. channel then return end
   redis.pcall('HDEL', STORE, '') -- a write that a full server permits, before those it would refuse
   if type(made) == 'table' then redis.pcall('DEL', STORE) end
   if type(made) ~= 'string' then redis.pcall('HSET', STORE, 'format', about) end
-  redis.pcall('HSET', STORE, name, own .. string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000)))
+  redis.pcall('HSET', STORE, name, about .. channel .. since)
 end

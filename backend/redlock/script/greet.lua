@@ -6,7 +6,7 @@
 local STORE, about, host = KEYS[1], ARGV[1], ARGV[2]
 local newer = find_newer_format(STORE, about)
 if newer then return refuse_format(newer, about) end
-note_mount(STORE, host, about, '')
+note_mount(STORE, host, about, '', '')
 
 local answer = ''
 for _, section in ipairs({'server', 'memory', 'persistence', 'replication'}) do
