@@ -219,9 +219,7 @@ static int main_serve_confined(const struct options *options, int waiting, struc
     if (result == 0) {
         result = session_run(options, store.backend, options->takeover ? &takeover : NULL, loop, &store.sandbox,
                              main_detach, &audience, error, sizeof error);
-        if (result != SESSION_REPLACED) {
-            sdnotify_stopping(audience.manager);
-        }
+        sdnotify_stopping(audience.manager);
         ev_timer_stop(loop, &audience.watchdog);
     }
     if (audience.manager >= 0) {

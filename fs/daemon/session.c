@@ -297,6 +297,10 @@ static int session_serve(struct session *s, char *error, size_t error_size)
     session_watch(s);
     ev_run(s->loop, 0);
     fs_stop(s->fs);
+    if (s->fs->replaced) { /* as after kill -9: the other daemon waits, and a million locks are freed in seconds */
+        log_flush();
+        _exit(EXIT_SUCCESS);
+    }
     session_unwatch(s);
     if (s->error) {
         snprintf(error, error_size, "lost the connection to the kernel: %s", strerror(-s->error));
@@ -335,8 +339,8 @@ int session_run(const struct options *options, struct backend *backend, const st
             result = sandbox_apply(&sandbox->policy, &s.sandbox, error, error_size);
         }
         if (result == 0) {
+            s.keep_mount = false;
             result = session_serve(&s, error, error_size);
-            s.keep_mount = s.fs->replaced;
         }
     }
     if (s.fuse) {
@@ -346,5 +350,5 @@ int session_run(const struct options *options, struct backend *backend, const st
     follow_free(&s.follow);
     fs_free(s.fs);
     free(s.buffer.mem);
-    return result == 0 && s.keep_mount ? SESSION_REPLACED : result;
+    return result;
 }

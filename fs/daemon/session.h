@@ -39,11 +39,9 @@ struct session_takeover {
     void *arg;
 };
 
-enum { SESSION_REPLACED = 1 };
-
 /* Mounts, confines itself if `sandbox` says so, serves until SIGTERM, SIGINT, SIGHUP or an unmount, and unmounts.
- * Calls `ready` once, when the mount answers.  0 after a clean end, SESSION_REPLACED when another daemon has taken
- * over, or -errno with one line in `error`.  Backend, loop and unmounter belong to the caller; the backend uses the
+ * Calls `ready` once, when the mount answers.  0 after a clean end, or -errno with one line in `error`.  Ends the
+ * process when another daemon has taken over.  Backend, loop and unmounter belong to the caller; the backend uses the
  * loop until it is freed.  `takeover`: or NULL; `backend` may be NULL with it. */
 int session_run(const struct options *options, struct backend *backend, const struct session_takeover *takeover,
                 struct ev_loop *loop, const struct session_sandbox *sandbox, void (*ready)(void *arg), void *arg,
