@@ -56,7 +56,7 @@ END
 chmod 755 "$TEST_DIR/first"
 mkdir "$TEST_DIR/mnt.own"
 in_container() { # NAME
-    start "${own_pids[@]}" --mount --propagation private bash "$TEST_DIR/first" "$REDIS_URI" "$TEST_DIR/mnt.own" "$TEST_DIR/$1"
+    start "${own_pids[@]}" --mount --propagation slave bash "$TEST_DIR/first" "$REDIS_URI" "$TEST_DIR/mnt.own" "$TEST_DIR/$1"
     expect eventually 20 [ -e "$TEST_DIR/$1" ]
 }
 mount_redis allow_other,ttl=4
