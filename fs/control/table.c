@@ -14,7 +14,7 @@
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 
-const char control_locks_header[] = "name\tkind\tmode\thost\tpid\tuid\tcommand\tage\tremaining\twaiters\n";
+const char control_locks_header[] = "name\tkind\tmode\thost\tpid\tuid\tcommand\tage\tremaining\twaiters\tnote\n";
 const char control_waiters_header[] = "name\tkind\tmode\thost\tpid\tuid\tcommand\tage\tposition\n";
 
 static void control_add_escaped(GString *text, const char *value)
@@ -31,7 +31,7 @@ static void control_add_seconds(GString *text, int64_t ms)
     g_string_append_printf(text, "\t%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
 }
 
-static void control_add_process(struct fs *fs, GString *text, const struct owner *owner, uid_t uid)
+static void control_add_process(struct fs *fs, GString *text, struct owner *owner, uid_t uid)
 {
     g_string_append_c(text, '\t');
     control_add_escaped(text, fs->host);
@@ -83,7 +83,9 @@ void control_add_held(struct fs *fs, GString *text, struct hold *hold)
     control_add_holder(fs, text, hold);
     control_add_seconds(text, now - hold->since);
     control_add_seconds(text, MAX(backend_ticket_deadline(ticket, now) - now, 0));
-    g_string_append_printf(text, "\t%u\n", control_count_waiters(hold->node));
+    g_string_append_printf(text, "\t%u\t", control_count_waiters(hold->node));
+    control_add_escaped(text, hold_note(hold) ? hold_note(hold) : "-");
+    g_string_append_c(text, '\n');
 }
 
 void control_add_guarded(struct fs *fs, GString *text)
@@ -97,7 +99,7 @@ void control_add_guarded(struct fs *fs, GString *text)
             control_add_process(fs, text, g->owner, g->uid);
             control_add_seconds(text, now - g->since);
             control_add_seconds(text, g->deadline - now);
-            g_string_append_printf(text, "\t%u\n", control_count_waiters(g->node));
+            g_string_append_printf(text, "\t%u\t-\n", control_count_waiters(g->node));
         }
     }
 }

@@ -195,6 +195,7 @@ static bool recover_lease(void *arg, const char *name, struct backend_ticket *ti
     hold->fixed = meta->fixed;
     hold->sequence = meta->sequence;
     guard_set(hold, meta->guard);
+    hold_set_note(hold, meta->note);
     hold->closed = true;
     bool handle_lock = ticket->kind == BACKEND_FLOCK || ticket->kind == BACKEND_FCNTL;
     hold->owner_final = !here || handle_lock || recover_settled(ticket, meta->fixed);

@@ -213,6 +213,7 @@ void hold_destroy(struct fs *fs, struct hold *hold)
     g_free(hold_times(hold));
     if (hold->has_extra) {
         survivor_free_resumers(hold);
+        g_free(hold->extra->note);
         g_free(hold->extra);
     }
     tree_unref(fs->tree, hold->node);
@@ -296,6 +297,7 @@ static void hold_end(struct fs *fs, struct hold *hold)
     fs->observer->gone(fs, hold);
     hold_set_size(fs, hold, 0);
     g_clear_pointer(&hold->extra->times, g_free);
+    g_clear_pointer(&hold->extra->note, g_free);
     hold->ticket = NULL;
     hold->since = 0;
     hold->released_all = true;
@@ -397,6 +399,7 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
         if (hold->inherited && hold_heirs(hold)) {
             hold_finalize_owner(fs, hold); /* who took it has ended */
         }
+        hold_update_command(fs, hold);
         backend_renew(fs->backend,
                       &(struct backend_renewal){.ticket = ticket, .ttl = ticket->ttl, .due = ticket->ttl / 3}, 1);
         return;

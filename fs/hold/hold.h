@@ -62,6 +62,7 @@ struct hold_extra {
     struct survivor *survivor; /* of a handle lock whose daemon has ended: no handle has it; else NULL */
     GArray *resumers;          /* see survivor_keep_resumers; or NULL */
     uint16_t guard;            /* ms: see guard.h; 0: none */
+    char *note;                /* what its holder says of it (user.lease.note); or NULL */
 };
 
 struct hold {
@@ -105,6 +106,11 @@ struct hold {
 static inline struct hold_heirs *hold_heirs(const struct hold *hold)
 {
     return hold->has_extra ? hold->extra->heirs : hold->heirs;
+}
+
+static inline const char *hold_note(const struct hold *hold)
+{
+    return hold->has_extra ? hold->extra->note : NULL;
 }
 
 static inline GArray *hold_resumers(const struct hold *hold)
@@ -368,6 +374,10 @@ bool hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl);
 void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl);
 /* Starts its automatic term again, because its owner uses it. */
 void hold_renew(struct fs *fs, struct hold *hold);
+/* When a handle lock is due: what was not known of its command when it was granted. */
+void hold_update_command(struct fs *fs, struct hold *hold);
+/* "": none.  hold_store writes it to the store. */
+void hold_set_note(struct hold *hold, const char *note);
 /* Keeps a provisional hold for the next moment: the reply to FLUSH says that it is held, and RELEASE comes later. */
 void hold_extend_provisional(struct fs *fs, struct hold *hold);
 /* Writes owner, mode and times to the store. */

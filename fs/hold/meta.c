@@ -62,7 +62,8 @@ GBytes *meta_encode(const struct meta *m)
                  m->times[0].tv_nsec, (int64_t)m->times[1].tv_sec, m->times[1].tv_nsec);
     }
     char text[1024], *at = text;
-    _Static_assert(sizeof m->host + sizeof m->boot + sizeof m->command + sizeof times + META_HEIRS_MAX * 32 + 7 * 21 <
+    _Static_assert(sizeof m->host + sizeof m->boot + sizeof m->command + sizeof m->note + sizeof times +
+                           META_HEIRS_MAX * 32 + 7 * 21 <
                        sizeof text,
                    "a meta fits");
     *at++ = '1';
@@ -78,6 +79,10 @@ GBytes *meta_encode(const struct meta *m)
     at = meta_put_text(at, m->boot);
     at = meta_put_heirs(at, m);
     at = meta_put_text(at, m->command);
+    if (*m->note) {
+        *at = '\t';
+        at = stpcpy(at + 1, m->note);
+    }
     return g_bytes_new(text, (gsize)(at - text));
 }
 
@@ -136,6 +141,11 @@ bool meta_decode(GBytes *bytes, struct meta *m)
                         &m->uid, &m->gid, &m->mode, &flags, times, m->boot, heirs, &used);
     if (fields != 10 || !used) {
         return false;
+    }
+    char *note = strchr(text + used, '\t');
+    snprintf(m->note, sizeof m->note, "%s", note ? note + 1 : "");
+    if (note) {
+        *note = '\0';
     }
     snprintf(m->command, sizeof m->command, "%s", text + used);
     /* A lock is never what makes a program run as somebody else, whatever is written there. */

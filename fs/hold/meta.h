@@ -3,7 +3,7 @@
  * One line of text, which every mount of the same store can read.  The backend
  * reads only the words that backend.h names:
  *
- *     1 HOST PID START UID GID MODE FLAGS TIMES BOOT HEIRS COMMAND
+ *     1 HOST PID START UID GID MODE FLAGS TIMES BOOT HEIRS COMMAND[TAB NOTE]
  *
  *     PID    0: the holder is in another pid namespace
  *     START  in clock ticks since the boot BOOT
@@ -26,11 +26,13 @@
 
 #define META_HEIRS_MAX 8
 #define META_UID_WORD 5 /* for backend_match */
+#define META_NOTE_MAX 64
 
 struct meta {
     char host[256]; /* equal in all holds of a mount, as `boot` is: update.c relies on that they come first */
     char boot[40];
     char command[OWNER_COMMAND_MAX * 4];
+    char note[META_NOTE_MAX + 1]; /* printable; "": none */
     pid_t pid;
     uint64_t start;
     uid_t uid;

@@ -92,6 +92,7 @@ static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold, enum bac
         meta.pid = owner_identity(hold->owner, &meta.start);
         g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
     }
+    g_strlcpy(meta.note, hold_note(hold) ? hold_note(hold) : "", sizeof meta.note);
     meta.has_times = hold_times(hold) != NULL;
     if (meta.has_times) {
         memcpy(meta.times, hold_times(hold), sizeof meta.times);
@@ -110,6 +111,21 @@ static int64_t hold_next_due(const struct hold *hold, int64_t ttl, int64_t age)
     return hold->owner_final ? ttl / 3 : MIN(ttl / 3, settling);
 }
 
+#define HOLD_COMMAND_AFTER SECOND
+
+/* flock(1) executes its command only when it has the lock: the store has that a second later. */
+static bool hold_learns_command(const struct hold *hold, int64_t ttl)
+{
+    return hold->owner && ttl / 3 > HOLD_COMMAND_AFTER;
+}
+
+void hold_update_command(struct fs *fs, struct hold *hold)
+{
+    if (hold_learns_command(hold, hold->ticket->ttl) && clock_now() - hold->since < 2 * HOLD_COMMAND_AFTER) {
+        hold_store(fs, hold);
+    }
+}
+
 void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, const struct handle *handle,
                      struct backend_claim *claim)
 {
@@ -126,9 +142,18 @@ void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, c
         hold_read_heirs(fs, hold);
         claim->due = hold_next_due(hold, claim->ttl, 0);
     } else {
-        claim->due = claim->ttl / 3;
+        bool learns = hold_learns_command(hold, claim->ttl) && owner_is_wrapper(hold->owner);
+        claim->due = learns ? HOLD_COMMAND_AFTER : claim->ttl / 3;
     }
     claim->meta = hold_encode_meta(fs, hold, kind, handle);
+}
+
+void hold_set_note(struct hold *hold, const char *note)
+{
+    if (hold->has_extra || *note) {
+        g_free(hold_extra(hold)->note);
+        hold->extra->note = *note ? g_strdup(note) : NULL;
+    }
 }
 
 void hold_store_then(struct fs *fs, struct hold *hold, backend_done *done, void *arg)
@@ -204,8 +229,8 @@ void hold_extend_provisional(struct fs *fs, struct hold *hold)
 static void hold_trim_extra(struct hold *hold)
 {
     struct hold_extra *extra = hold->has_extra ? hold->extra : NULL;
-    if (extra && !extra->times && !extra->records && !extra->guard && !extra->survivor && !extra->resumers &&
-        TAILQ_EMPTY(&extra->parked)) {
+    if (extra && !extra->times && !extra->records && !extra->guard && !extra->note && !extra->survivor &&
+        !extra->resumers && TAILQ_EMPTY(&extra->parked)) {
         hold->has_extra = false;
         hold->heirs = extra->heirs;
         g_free(extra);

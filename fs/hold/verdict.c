@@ -234,7 +234,7 @@ void survivor_log(const struct survivor *survivor, const char *what)
 {
     char path[TREE_PATH_MAX], name[VERDICT_NAME], command[OWNER_COMMAND_MAX * 4];
     const struct hold *hold = survivor->hold;
-    const struct owner *owner = hold->owner;
+    struct owner *owner = hold->owner;
     log_escape(name, sizeof name, tree_path(hold->node, path, sizeof path) ? path : "?");
     log_info("%s: the %s of process %d (%s) on %s, uid %u, %s", name,
              hold->sequence                ? "ticket"

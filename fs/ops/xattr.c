@@ -197,6 +197,19 @@ static char *xattr_get_guard(struct request *r, const struct backend_info *info)
     return guard ? xattr_duration(guard) : NULL;
 }
 
+static char *xattr_get_note(struct request *r, const struct backend_info *info)
+{
+    struct meta meta;
+    const char *note = NULL;
+    (void)r;
+    if (info->ticket) {
+        note = hold_note(info->ticket->user);
+    } else if (info->type == BACKEND_LOCK && meta_decode(info->meta, &meta) && *meta.note) {
+        note = meta.note;
+    }
+    return g_strdup(note);
+}
+
 /* --- the table ------------------------------------------------------------------ */
 
 static const struct xattr xattr_table[] = {
@@ -219,6 +232,7 @@ static const struct xattr xattr_table[] = {
     {"user.lease.break", true, false, false, NULL, xattr_set_break},
     {"user.lease.resume", true, false, false, NULL, xattr_set_resume},
     {"user.lease.guard", true, false, true, xattr_get_guard, xattr_set_guard},
+    {"user.lease.note", true, false, true, xattr_get_note, xattr_set_note},
 };
 
 static const struct xattr *xattr_find(const struct node *node, const char *name)
@@ -394,8 +408,13 @@ void xattr_set(struct request *r, const char *name, const char *value, size_t si
 void xattr_remove(struct request *r, const char *name)
 {
     const struct xattr *attribute = xattr_find(r->node, name);
-    if (attribute && (attribute->set == xattr_set_ttl || attribute->set == xattr_set_guard)) {
-        r->value = g_strdup(attribute->set == xattr_set_ttl ? "auto" : "0");
+    const char *none = !attribute                          ? NULL
+                       : attribute->set == xattr_set_ttl   ? "auto"
+                       : attribute->set == xattr_set_guard ? "0"
+                       : attribute->set == xattr_set_note  ? ""
+                                                           : NULL;
+    if (none) {
+        r->value = g_strdup(none);
         r->xattr.attribute = attribute;
         xattr_set_now(r);
     } else {

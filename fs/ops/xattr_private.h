@@ -26,6 +26,7 @@ char *xattr_format_acquired(struct fs *fs, const struct backend_info *info);
 /* Each ends the request; takes r->value. */
 void xattr_set_ttl(struct request *r);
 void xattr_set_guard(struct request *r);
+void xattr_set_note(struct request *r);
 void xattr_set_delay(struct request *r);
 void xattr_set_width(struct request *r);
 void xattr_set_check(struct request *r);

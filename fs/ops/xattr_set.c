@@ -207,6 +207,49 @@ void xattr_set_guard(struct request *r)
     }
 }
 
+static void xattr_note_stored(struct request *r)
+{
+    struct fs *fs = r->fs;
+    struct hold *hold = r->hold;
+    enum backend_result result = r->result == BACKEND_OK && !hold->ticket ? BACKEND_STALE : r->result;
+    if (result != BACKEND_OK) {
+        hold_set_note(hold, "");
+        hold_store(fs, hold);
+    }
+    request_reply(r, fs_error(result));
+    hold_unpin(fs, hold);
+}
+
+/* Everybody sees it on one line: without control characters. */
+static bool xattr_is_note(const char *text)
+{
+    while (*text && !g_ascii_iscntrl(*text)) {
+        text++;
+    }
+    return !*text;
+}
+
+void xattr_set_note(struct request *r)
+{
+    struct hold *hold = hold_find_shown_to(r->node, request_caller(r));
+    hold = hold ? hold : hold_find_first(r->node);
+    if (!xattr_is_note(r->value)) {
+        request_reply(r, -EINVAL);
+    } else if (!hold) {
+        request_stat(r, xattr_refused);
+    } else if (!hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        request_reply(r, -EPERM);
+    } else if (hold->converting) {
+        hold_await_outcome(r, hold, xattr_set_note);
+    } else if (hold->kind == BACKEND_PROVISIONAL) {
+        request_reply(r, -EINVAL); /* it has its second */
+    } else {
+        hold_set_note(hold, r->value);
+        hold_pin_lease(hold);
+        hold_store_for(r, hold, xattr_note_stored);
+    }
+}
+
 static void xattr_checked(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;

@@ -31,7 +31,7 @@ static void xattr_add_hold(struct fs *fs, GString *text, struct hold *hold)
                         SURVIVOR_NOTE);
     }
     if (!processes || !processes->len) {
-        const struct owner *owner = hold_update_owner(hold);
+        struct owner *owner = hold_update_owner(hold);
         xattr_add_owner(text, fs->host, owner ? owner_pid(owner) : 0, hold->uid, owner ? owner_command(owner) : "?",
                         survivor ? SURVIVOR_NOTE : "");
     }

@@ -415,6 +415,28 @@ struct owner *owner_restore(struct owner_table *table, pid_t pid, uint64_t start
     return owner_insert(owner);
 }
 
+/* A program that runs a command, which is what its lock is for.  leaserun's ticket of a queue belongs to its first
+ * process; the next one already has the command's name. */
+static bool owner_is_wrapper_name(const char *command)
+{
+    return strcmp(command, "flock") == 0 || strcmp(command, "leaserun") == 0;
+}
+
+bool owner_is_wrapper(const struct owner *owner)
+{
+    return !owner->dead && owner_is_wrapper_name(owner->command);
+}
+
+const char *owner_command(struct owner *owner)
+{
+    char command[OWNER_COMMAND_MAX];
+    if (owner_is_wrapper(owner) && process_child_command(&owner->table->reader, owner->pid, command) == 0 &&
+        !owner_is_wrapper_name(command)) {
+        g_strlcpy(owner->command, command, sizeof owner->command);
+    }
+    return owner->command;
+}
+
 bool owner_is_same(struct owner *a, struct owner *b)
 {
     return a && b && a->pid == b->pid && owner_start(a) == owner_start(b);

@@ -105,10 +105,11 @@ static inline pid_t owner_identity(struct owner *owner, uint64_t *ret_start)
 
 /* Are they the same process?  False if either is NULL. */
 bool owner_is_same(struct owner *a, struct owner *b);
-static inline const char *owner_command(const struct owner *owner)
-{
-    return owner->command;
-}
+
+/* Its name; of flock(1) and leaserun(1), that of the command which they run, as soon as it is known. */
+const char *owner_command(struct owner *owner);
+/* Will owner_command change, because it is such a program, whose command is not known yet? */
+bool owner_is_wrapper(const struct owner *owner);
 
 /* Calls `ended` with a pid when a process of owner_watch has ended, from owner_table_check or from any call that
  * notices it.  The descriptor (-1: there is none) is readable when owner_table_check has something to do. */

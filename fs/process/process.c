@@ -86,7 +86,7 @@ static void process_close_one(struct process_reader *reader, int fd)
 
 static int process_open_file(struct process_reader *reader, pid_t tid, const char *file)
 {
-    char path[32];
+    char path[64];
     snprintf(path, sizeof path, "%d/%s", (int)tid, file);
     return openat(reader->proc, path, O_RDONLY | O_CLOEXEC);
 }
@@ -136,6 +136,20 @@ int process_status(struct process_reader *reader, pid_t tid, struct process_stat
     memcpy(ret_status->command, name, size);
     ret_status->command[size] = '\0';
     return 0;
+}
+
+int process_child_command(struct process_reader *reader, pid_t pid, char ret_command[PROCESS_COMMAND_MAX])
+{
+    char file[32], text[32];
+    struct process_status status;
+    snprintf(file, sizeof file, "task/%d/children", (int)pid);
+    ssize_t length = process_read(reader, pid, file, text, sizeof text);
+    int child = length > 0 ? atoi(text) : 0;
+    int result = length < 0 ? (int)length : child <= 0 ? -ENOENT : process_status(reader, child, &status);
+    if (result == 0) {
+        memcpy(ret_command, status.command, sizeof status.command);
+    }
+    return result;
 }
 
 int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask)

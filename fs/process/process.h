@@ -49,6 +49,9 @@ void process_close(struct process_reader *reader);
 /* Of a thread or a process, also a zombie.  0; -ENOENT or -ESRCH: it does not exist; another -errno: not known. */
 int process_status(struct process_reader *reader, pid_t tid, struct process_status *ret_status);
 
+/* The command of its first child, if it is single-threaded.  0; -ENOENT: it has none; another -errno: not known. */
+int process_child_command(struct process_reader *reader, pid_t pid, char ret_command[PROCESS_COMMAND_MAX]);
+
 /* The start of `pid` that lives now.  0; -ESRCH: none lives; -EBUSY: one lives, but its start is not known during
  * execve(2); another -errno: not known.  With ret_pidfd, 0 and -EBUSY set *ret_pidfd to a descriptor that the caller
  * owns, or to -1 if none is free. */

@@ -61,7 +61,7 @@ says A 'f = op("queue", "RDONLY|CREAT"); fcntl.flock(f, fcntl.LOCK_EX)' ok
 start flock "$MNT/queue" true
 waiter=$STARTED
 expect eventually 5 grep -q "^queue"$'\t'"flock"$'\t'"exclusive"$'\t'"[^	]*"$'\t'"$waiter"$'\t' "$MNT/.leasefs/waiters"
-expect_is "$(sed -n 's/^queue\t.*\t//p' "$MNT/.leasefs/locks")" 1
+expect_is "$(sed -n 's/^queue\t.*\t\([0-9]*\)\t-$/\1/p' "$MNT/.leasefs/locks")" 1
 expect_is "$(fact waiting)" 1
 says A 'close(f)' ok
 expect eventually 5 gone "$waiter"
