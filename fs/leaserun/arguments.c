@@ -16,15 +16,29 @@
 
 #define TTL_MIN 100 /* milliseconds, as leasefs has it */
 
-enum { OPTION_STATUS = 256, OPTION_JSON, OPTION_GET, OPTION_PUT, OPTION_TOP, OPTION_MOUNTS };
+enum {
+    OPTION_STATUS = 256,
+    OPTION_JSON,
+    OPTION_GET,
+    OPTION_PUT,
+    OPTION_TOP,
+    OPTION_BREAK,
+    OPTION_ONCE,
+    OPTION_LOOP,
+    OPTION_NOTE,
+    OPTION_MOUNTS,
+};
 
 static const char usage[] = "Usage: leaserun [OPTION...] LOCK [--] COMMAND [ARGUMENT...]\n"
                             "       leaserun [OPTION...] LOCK -c 'COMMAND'\n"
                             "       leaserun [OPTION...] -l LOCK -l LOCK... [--] COMMAND [ARGUMENT...]\n"
-                            "       leaserun --status [--json] LOCK\n"
+                            "       leaserun [OPTION...] --once PERIOD LOCK [--] COMMAND [ARGUMENT...]\n"
+                            "       leaserun [OPTION...] --loop LOCK [--] COMMAND [ARGUMENT...]\n"
+                            "       leaserun --status [--json] LOCK|DIRECTORY\n"
                             "       leaserun --get [-n | -w TIME] [-t TTL] LOCK\n"
                             "       leaserun --put LOCK [TOKEN]\n"
-                            "       leaserun --top [DIRECTORY]\n"
+                            "       leaserun --break LOCK\n"
+                            "       leaserun --top [--json] [DIRECTORY]\n"
                             "       leaserun --mounts [--json] DIRECTORY\n"
                             "       leaserun -u NUMBER\n";
 static const char help[] = "Runs COMMAND while holding LOCK, a name (or a directory: a queue) of a leasefs.\n"
@@ -46,13 +60,18 @@ static const char help[] = "Runs COMMAND while holding LOCK, a name (or a direct
                            "  -c, --command COMMAND the command is a line for the shell\n"
                            "  -F, --no-fork         the command takes the place of leaserun\n"
                            "  -o, --close           the command does not get the lock's descriptor: always so\n"
+                           "      --once PERIOD     do not run it if it has succeeded within PERIOD, on any host\n"
+                           "      --loop            when it has ended, or the lock was lost, queue again\n"
+                           "      --note TEXT       what others are shown about the lock\n"
                            "  -u, --unlock          give back what flock(1) has locked on a descriptor\n"
                            "  -v, --verbose         tell what is done\n"
                            "  -h, --help            this text\n"
                            "  -V, --version\n"
                            "\n"
-                           "      --status          tell who holds LOCK and who waits: status 0 held, 1 free\n"
-                           "      --json            tell it as JSON\n"
+                           "      --status          tell who holds LOCK and who waits: status 0 held, 1 free;\n"
+                           "                        of a DIRECTORY, all locks in it and below\n"
+                           "      --json            the same as JSON; also of --top\n"
+                           "      --break           take LOCK from its holders\n"
                            "      --get             take LOCK for the ttl and print its token; no process owns it\n"
                            "      --put             give LOCK back by its token, an argument or standard input\n"
                            "      --top             a table of the locks of a mount, who blocks most first\n"
@@ -63,29 +82,55 @@ static const char help[] = "Runs COMMAND while holding LOCK, a name (or a direct
                            "Exit status: the command's; 75 if the lock was lost; see leaserun(1).\n";
 
 static const char *const action_names[] = {
-    [LEASERUN_RUN] = "a command", [LEASERUN_UNLOCK] = "-u", [LEASERUN_STATUS] = "--status", [LEASERUN_GET] = "--get",
-    [LEASERUN_PUT] = "--put",     [LEASERUN_TOP] = "--top", [LEASERUN_MOUNTS] = "--mounts",
+    [LEASERUN_RUN] = "a command", [LEASERUN_UNLOCK] = "-u",       [LEASERUN_STATUS] = "--status",
+    [LEASERUN_GET] = "--get",     [LEASERUN_PUT] = "--put",       [LEASERUN_TOP] = "--top",
+    [LEASERUN_BREAK] = "--break", [LEASERUN_MOUNTS] = "--mounts",
 };
 
 static int arguments_time(const char *option, const char *text, int64_t *ret_ms)
 {
     int result = duration_parse(text, strlen(text), ret_ms);
     if (result == -ERANGE) {
-        warnx("-%s %s: too long: the longest time is 3650d", option, text);
+        warnx("%s %s: too long: the longest time is 3650d", option, text);
     } else if (result != 0) {
-        warnx("-%s %s: not a time, such as 10, 0.5, 500ms, 30s or 5m", option, text);
+        warnx("%s %s: not a time, such as 10, 0.5, 500ms, 30s or 5m", option, text);
     }
     return result == 0 ? -1 : EX_USAGE;
 }
 
 static int arguments_ttl(const char *text, int64_t *ret_ms)
 {
-    int status = arguments_time("t", text, ret_ms);
+    int status = arguments_time("-t", text, ret_ms);
     if (status < 0 && *ret_ms < TTL_MIN) {
         warnx("-t %s: a lease lasts at least 100ms", text);
         return EX_USAGE;
     }
     return status;
+}
+
+static int arguments_once(const char *text, int64_t *ret_ms)
+{
+    int status = arguments_time("--once", text, ret_ms);
+    if (status < 0 && *ret_ms < TTL_MIN) {
+        warnx("--once %s: a period is at least 100ms", text);
+        return EX_USAGE;
+    }
+    return status;
+}
+
+/* Others see it on one line. */
+static int arguments_note(const char *text, char *note)
+{
+    size_t length = strlen(text);
+    if (length > LEASERUN_NOTE_MAX) {
+        warnx("--note: at most %d bytes, not %zu", LEASERUN_NOTE_MAX, length);
+        return EX_USAGE;
+    }
+    for (size_t i = 0; i <= length; i++) {
+        bool control = i < length && ((unsigned char)text[i] < 0x20 || text[i] == 0x7f);
+        note[i] = control ? ' ' : text[i];
+    }
+    return -1;
 }
 
 static bool arguments_number(const char *text, long long low, long long high, long long *ret_number)
@@ -164,7 +209,7 @@ static int arguments_take(struct leaserun_arguments *arguments, int letter)
     case 'N':
         return arguments_width(optarg, &arguments->width);
     case 'w':
-        return arguments_time("w", optarg, &arguments->wait);
+        return arguments_time("-w", optarg, &arguments->wait);
     case 'n':
         arguments->wait = 0;
         return -1;
@@ -173,7 +218,7 @@ static int arguments_take(struct leaserun_arguments *arguments, int letter)
     case 't':
         return arguments_ttl(optarg, &arguments->ttl);
     case 'k':
-        return arguments_time("k", optarg, &arguments->grace);
+        return arguments_time("-k", optarg, &arguments->grace);
     case 'c':
         arguments_set_shell(arguments, optarg);
         return -1;
@@ -200,6 +245,15 @@ static int arguments_take(struct leaserun_arguments *arguments, int letter)
         return arguments_action(arguments, LEASERUN_TOP);
     case OPTION_MOUNTS:
         return arguments_action(arguments, LEASERUN_MOUNTS);
+    case OPTION_BREAK:
+        return arguments_action(arguments, LEASERUN_BREAK);
+    case OPTION_ONCE:
+        return arguments_once(optarg, &arguments->once);
+    case OPTION_LOOP:
+        arguments->loop = true;
+        return -1;
+    case OPTION_NOTE:
+        return arguments_note(optarg, arguments->note);
     case 'h':
         fputs(usage, stdout);
         fputs(help, stdout);
@@ -220,6 +274,17 @@ static int arguments_missing(const char *what)
     warnx("%s is missing", what);
     fputs(usage, stderr);
     return EX_USAGE;
+}
+
+/* The last part of the command's path; of -c, of the first word of its line. */
+static void arguments_set_title(struct leaserun_arguments *arguments)
+{
+    const char *word = arguments->command == arguments->shell ? arguments->shell[2] : arguments->command[0];
+    word += strspn(word, " \t\n");
+    size_t length = arguments->command == arguments->shell ? strcspn(word, " \t\n;|&") : strlen(word);
+    const char *slash = memrchr(word, '/', length);
+    const char *name = slash ? slash + 1 : word;
+    snprintf(arguments->title, sizeof arguments->title, "%.*s", (int)(length - (size_t)(name - word)), name);
 }
 
 /* The operands after the options: LOCK, unless -l named it, and the command. */
@@ -269,11 +334,33 @@ static int arguments_other_operand(struct leaserun_arguments *arguments, char *w
     return arguments_add_lock(arguments, word);
 }
 
+/* What one lock alone, held by a leaserun that waits as long as it takes, can do. */
+static int arguments_check_once_and_loop(const struct leaserun_arguments *arguments)
+{
+    const char *option = arguments->once ? "--once" : "--loop";
+    const char *wrong = arguments->no_fork                        ? "-F"
+                        : arguments->once && arguments->loop      ? "--loop"
+                        : arguments->once && arguments->width     ? "-N"
+                        : arguments->once && arguments->shared    ? "-s"
+                        : arguments->once && arguments->count > 1 ? "a second lock"
+                        : arguments->loop && arguments->wait >= 0 ? "-n or -w"
+                                                                  : NULL;
+    if ((arguments->once || arguments->loop) && wrong) {
+        warnx("%s does not go with %s", wrong, option);
+        return EX_USAGE;
+    }
+    return -1;
+}
+
 static int arguments_check(const struct leaserun_arguments *arguments)
 {
     bool runs = arguments->action == LEASERUN_RUN, gets = arguments->action == LEASERUN_GET;
-    bool lists = arguments->action == LEASERUN_STATUS || arguments->action == LEASERUN_MOUNTS;
-    const char *wrong = arguments->json && !lists                                    ? "--json"
+    bool shows = arguments->action == LEASERUN_STATUS || arguments->action == LEASERUN_TOP ||
+                 arguments->action == LEASERUN_MOUNTS;
+    const char *wrong = arguments->json && !shows                                    ? "--json"
+                        : arguments->once && !runs                                   ? "--once"
+                        : arguments->loop && !runs                                   ? "--loop"
+                        : *arguments->note && !runs                                  ? "--note"
                         : arguments->width && !runs                                  ? "-N"
                         : arguments->no_fork && !runs                                ? "-F"
                         : arguments->command && !runs                                ? "-c"
@@ -291,7 +378,10 @@ static int arguments_check(const struct leaserun_arguments *arguments)
     if (!arguments->count && arguments->action == LEASERUN_MOUNTS) {
         return arguments_missing("DIRECTORY");
     }
-    return !arguments->count && arguments->action != LEASERUN_TOP ? arguments_missing("LOCK") : -1;
+    if (!arguments->count && arguments->action != LEASERUN_TOP) {
+        return arguments_missing("LOCK");
+    }
+    return arguments_check_once_and_loop(arguments);
 }
 
 int leaserun_arguments_parse(struct leaserun_arguments *arguments, int argc, char **argv)
@@ -317,6 +407,10 @@ int leaserun_arguments_parse(struct leaserun_arguments *arguments, int argc, cha
         {"json", no_argument, NULL, OPTION_JSON},
         {"get", no_argument, NULL, OPTION_GET},
         {"put", no_argument, NULL, OPTION_PUT},
+        {"break", no_argument, NULL, OPTION_BREAK},
+        {"once", required_argument, NULL, OPTION_ONCE},
+        {"loop", no_argument, NULL, OPTION_LOOP},
+        {"note", required_argument, NULL, OPTION_NOTE},
         {"top", no_argument, NULL, OPTION_TOP},
         {"mounts", no_argument, NULL, OPTION_MOUNTS},
         {"help", no_argument, NULL, 'h'},
@@ -338,6 +432,9 @@ int leaserun_arguments_parse(struct leaserun_arguments *arguments, int argc, cha
     }
     if (status < 0 && arguments->action == LEASERUN_RUN) {
         status = arguments_run_operands(arguments, argc, argv);
+        if (status < 0) {
+            arguments_set_title(arguments);
+        }
     }
     return status < 0 ? arguments_check(arguments) : status;
 }

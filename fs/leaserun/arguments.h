@@ -6,7 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/clock.h"
+
 #define LEASERUN_LOCKS_MAX 64
+#define LEASERUN_NOTE_MAX 64 /* bytes */
 
 enum leaserun_action {
     LEASERUN_RUN,    /* runs the command while the locks are held */
@@ -14,6 +17,7 @@ enum leaserun_action {
     LEASERUN_STATUS,
     LEASERUN_GET,
     LEASERUN_PUT,
+    LEASERUN_BREAK,
     LEASERUN_TOP,    /* locks[0]: a directory, if `count` */
     LEASERUN_MOUNTS, /* locks[0]: a directory */
 };
@@ -31,9 +35,14 @@ struct leaserun_arguments {
     int conflict;   /* the exit status if the lock was not free in time */
     const char *locks[LEASERUN_LOCKS_MAX];
     size_t count;
-    const char *token; /* PUT; NULL: read standard input */
-    char **command;    /* RUN: ends with NULL; has at least one word */
-    char *shell[4];    /* the command of -c */
+    int64_t once;                     /* the period, milliseconds; 0: run in any case */
+    bool loop;                        /* run again and again */
+    _Atomic clock_ms *began;          /* set to the time at which the command starts; NULL: nobody asks */
+    char note[LEASERUN_NOTE_MAX + 1]; /* user.lease.note; "": none */
+    char title[16];                   /* RUN: the command's name, as other processes are shown it */
+    const char *token;                /* PUT; NULL: read standard input */
+    char **command;                   /* RUN: ends with NULL; has at least one word */
+    char *shell[4];                   /* the command of -c */
 };
 
 /* -1: run the action; else the exit status, after --help or a wrong command line. */

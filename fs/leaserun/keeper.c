@@ -191,6 +191,14 @@ static int keeper_set_time(const struct keeper *k, const char *name, int64_t ms)
     return fsetxattr(k->fd, name, text, (size_t)size, 0) == 0 ? 0 : -errno;
 }
 
+static void keeper_set_note(const struct keeper *k)
+{
+    const char *note = k->claim->note;
+    if (note) {
+        (void)!fsetxattr(k->fd, "user.lease.note", note, strlen(note), 0);
+    }
+}
+
 static int keeper_try(struct keeper *k)
 {
     int result = keeper_lock(k);
@@ -198,7 +206,8 @@ static int keeper_try(struct keeper *k)
         result = keeper_set_time(k, "user.lease.ttl", k->claim->ttl);
     }
     if (result == 0) {
-        keeper_set_time(k, "user.lease.guard", k->claim->guard); /* an older mount has no guards */
+        keeper_set_time(k, "user.lease.guard", k->claim->guard); /* an older mount has no guards, and no notes */
+        keeper_set_note(k);
         result = keeper_text(k, "user.lease.token", k->token, sizeof k->token);
     }
     return result < 0 ? result : keeper_look(k);
@@ -365,6 +374,9 @@ static _Noreturn void keeper_run(const struct leaserun_claim *claim, struct leas
                                  pid_t parent)
 {
     struct keeper k = {.claim = claim, .fd = claim->fd, .view = view, .socket = socket};
+    if (claim->title && *claim->title) {
+        prctl(PR_SET_NAME, claim->title); /* before the mount meets this process */
+    }
     /* keep nothing of the caller: its pipes must end with the command, and its directory may be unmounted */
     leaserun_detach((int[]){claim->fd, claim->wake, socket}, 3);
     prctl(PR_SET_PDEATHSIG, SIGKILL);

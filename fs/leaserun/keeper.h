@@ -44,6 +44,8 @@ struct leaserun_claim {
     bool resumes;            /* the store keeps a handle lock until the next daemon comes */
     int64_t next_mount_wait; /* how long a waiter waits for the next daemon, ms */
     int wake;                /* eventfd(2): wakes the watchdog when the deadline gets earlier */
+    const char *title;       /* the command that holders and waiters are shown with */
+    const char *note;        /* user.lease.note; NULL: none */
     bool shared;
     bool wait;
     int64_t ttl;        /* ms; 0: do not change it */

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -24,6 +25,8 @@
 #include <unistd.h>
 
 #include "backend/clock.h"
+#include "fs/leaserun/failure.h"
+#include "fs/leaserun/holder.h"
 #include "fs/leaserun/lock.h"
 
 #define LEASE_LOOK_AGAIN 1000 /* milliseconds: the end of another mount's lock may not be reported */
@@ -40,29 +43,6 @@ struct lease_child {
     int socket;
     struct lease_answer answer;
 };
-
-static int lease_failed(const char *name, int error)
-{
-    errno = error;
-    warn("%s", name);
-    switch (error) {
-    case ENOLCK:
-    case EIO:
-    case ENOTCONN:
-    case ECONNABORTED:
-        return EX_UNAVAILABLE;
-    case ENOSPC:
-    case EDQUOT:
-        return EX_CANTCREAT;
-    case ENOENT:
-    case ENOTDIR:
-    case EACCES:
-    case EROFS:
-        return EX_NOINPUT;
-    default:
-        return EX_OSERR;
-    }
-}
 
 /* --- taking ---------------------------------------------------------------------- */
 
@@ -86,18 +66,18 @@ static int lease_take(const char *name, int64_t ttl, char *token, size_t size)
 
 /* The child waits until the process that runs --get has the token: if that process dies
  * before, nobody could give it back. */
-static _Noreturn void lease_run_child(const struct leaserun_lock *lock, int64_t ttl, int socket)
+static _Noreturn void lease_run_child(const char *name, int64_t ttl, int socket)
 {
     char byte;
     sigset_t all;
     struct lease_answer answer = {0};
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    answer.error = lease_take(lock->name, ttl, answer.token, sizeof answer.token);
+    answer.error = lease_take(name, ttl, answer.token, sizeof answer.token);
     bool wanted = send(socket, &answer, sizeof answer, MSG_NOSIGNAL) == (ssize_t)sizeof answer &&
                   recv(socket, &byte, sizeof byte, 0) == (ssize_t)sizeof byte;
     if (answer.error == 0 && !wanted) {
-        unlink(lock->name);
+        unlink(name);
     }
     _exit(0);
 }
@@ -113,8 +93,19 @@ static void lease_end_child(const struct lease_child *child, bool wanted)
     }
 }
 
+static bool lease_await_answer(const struct lease_child *child, clock_ms until)
+{
+    struct pollfd answer = {.fd = child->socket, .events = POLLIN};
+    int ready = 0;
+    do {
+        clock_ms left = until == CLOCK_NEVER ? -1 : until - clock_now();
+        ready = poll(&answer, 1, left < 0 ? (until == CLOCK_NEVER ? -1 : 0) : left > INT_MAX ? INT_MAX : (int)left);
+    } while (ready < 0 && errno == EINTR);
+    return ready > 0;
+}
+
 /* 0: the lease is taken, and must be settled; else the error. */
-static int lease_start_child(const struct leaserun_lock *lock, int64_t ttl, struct lease_child *child)
+static int lease_start_child(const char *name, int64_t ttl, clock_ms until, struct lease_child *child)
 {
     int sockets[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
@@ -123,7 +114,7 @@ static int lease_start_child(const struct leaserun_lock *lock, int64_t ttl, stru
     child->pid = fork();
     if (child->pid == 0) {
         close(sockets[0]);
-        lease_run_child(lock, ttl, sockets[1]);
+        lease_run_child(name, ttl, sockets[1]);
     }
     int error = errno;
     close(sockets[1]);
@@ -133,11 +124,26 @@ static int lease_start_child(const struct leaserun_lock *lock, int64_t ttl, stru
         return error;
     }
     ssize_t size;
+    if (!lease_await_answer(child, until)) {
+        kill(child->pid, SIGKILL);
+        close(child->socket);
+        return ETIMEDOUT;
+    }
     while ((size = recv(child->socket, &child->answer, sizeof child->answer, 0)) < 0 && errno == EINTR) {
     }
     error = size == (ssize_t)sizeof child->answer ? child->answer.error : EIO;
     if (error) {
         lease_end_child(child, false);
+    }
+    return error;
+}
+
+int leaserun_lease_take(const char *name, int64_t ttl, clock_ms until)
+{
+    struct lease_child child;
+    int error = lease_start_child(name, ttl, until, &child);
+    if (error == 0) {
+        lease_end_child(&child, true);
     }
     return error;
 }
@@ -158,15 +164,9 @@ static void lease_await(const char *name, clock_ms until)
     }
 }
 
-static int lease_refused(const struct leaserun_arguments *arguments, const char *name, int error)
+static int lease_refused(const struct leaserun_arguments *arguments, const struct leaserun_lock *lock, int error)
 {
-    if (error != EEXIST) {
-        return lease_failed(name, error);
-    }
-    if (arguments->verbose) {
-        warnx("%s is held by another", name);
-    }
-    return arguments->conflict;
+    return error == EEXIST ? leaserun_holder_refuse(arguments, lock) : leaserun_failure(lock->name, error);
 }
 
 static int lease_get(const struct leaserun_arguments *arguments, const struct leaserun_lock *lock)
@@ -175,11 +175,11 @@ static int lease_get(const struct leaserun_arguments *arguments, const struct le
     struct lease_child child;
     int64_t ttl = arguments->ttl ? arguments->ttl : lock->ttl;
     clock_ms until = arguments->wait < 0 ? CLOCK_NEVER : clock_now() + arguments->wait;
-    while ((error = lease_start_child(lock, ttl, &child)) == EEXIST && clock_now() < until) {
+    while ((error = lease_start_child(lock->name, ttl, CLOCK_NEVER, &child)) == EEXIST && clock_now() < until) {
         lease_await(lock->name, until);
     }
     if (error) {
-        return lease_refused(arguments, lock->name, error);
+        return lease_refused(arguments, lock, error);
     }
     bool printed = puts(child.answer.token) >= 0 && fflush(stdout) == 0;
     if (!printed) {
@@ -251,5 +251,5 @@ int leaserun_lease_put(const struct leaserun_arguments *arguments)
         warnx("%s is not held with the token %s: it has run out, was given back, or is another's", name, token);
         return EX_TEMPFAIL;
     }
-    return lease_failed(name, errno);
+    return leaserun_failure(name, errno);
 }

@@ -13,13 +13,16 @@
  *     run                 the command's life; terms: how much time there is
  *     sentry              -F: the command takes the place of leaserun
  *     watchdog            kills the command in time when leaserun cannot
+ *     once                --once: has it succeeded already?  loop: --loop
  *     command             the command as a job
  *     target              all that it has started; cgroup: as a control group
  *
  * Without a command:
  *
- *     lease               --get and --put
- *     status              --status; report: its output; text: JSON and escapes
+ *     lease               --get and --put; break: --break
+ *     status              --status; report: its output; text: JSON and escapes;
+ *                         holder: who holds a lock that was not free in time
+ *     failure             what an error of the mount means
  *     top                 --top; table: reads the tables of .leasefs
  *     mounts              --mounts
  */
@@ -32,13 +35,18 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/param.h>
+#include <sys/prctl.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "fs/leaserun/arguments.h"
+#include "fs/leaserun/break.h"
+#include "fs/leaserun/failure.h"
 #include "fs/leaserun/lease.h"
 #include "fs/leaserun/lock.h"
+#include "fs/leaserun/loop.h"
 #include "fs/leaserun/mounts.h"
+#include "fs/leaserun/once.h"
 #include "fs/leaserun/queue.h"
 #include "fs/leaserun/run.h"
 #include "fs/leaserun/sentry.h"
@@ -46,6 +54,8 @@
 #include "fs/leaserun/terms.h"
 #include "fs/leaserun/top.h"
 #include "fs/leaserun/wait.h"
+
+#define LEASERUN_ONCE_DONE (-2)
 
 static double seconds(int64_t ms)
 {
@@ -66,11 +76,21 @@ static int check_grace(const struct leaserun_arguments *arguments, const struct 
 
 /* --- which locks ------------------------------------------------------------------- */
 
+static int check_once_lock(const struct leaserun_lock *lock)
+{
+    if (lock->name[strlen(lock->name) - 1] == '-') {
+        warnx("%s: it is a queue: --once is for a lock", lock->directory);
+        return EX_USAGE;
+    }
+    return 0;
+}
+
 static int find_one(const struct leaserun_arguments *arguments, struct leaserun_lock *lock, size_t position)
 {
     int status = arguments->width ? leaserun_queue_make(arguments, arguments->locks[position]) : 0;
     status = status ? status : leaserun_lock_find(lock, arguments->locks[position]);
     status = status ? status : check_grace(arguments, lock);
+    status = status || !arguments->once ? status : check_once_lock(lock);
     lock->position = position;
     return status;
 }
@@ -139,6 +159,10 @@ static int execute(const struct leaserun_arguments *arguments)
 
 static int run_at_once(const struct leaserun_arguments *arguments, const struct leaserun_lock *locks, size_t count)
 {
+    if (arguments->once) {
+        warnx("%s: the leaserun around this one holds it: --once is for the outermost", locks[0].name);
+        return EX_USAGE;
+    }
     if (arguments->verbose) {
         warnx("%s held already, by the leaserun around this one; executing %s",
               count == 1 ? "the lock is" : "the locks are", arguments->command[0]);
@@ -147,10 +171,31 @@ static int run_at_once(const struct leaserun_arguments *arguments, const struct 
     return status ? status : execute(arguments);
 }
 
+/* 0: it must run; LEASERUN_ONCE_DONE, or the exit status, with the lock released. */
+static int check_once(const struct leaserun_arguments *arguments, struct leaserun_set *set)
+{
+    int done = leaserun_once_is_done(&set->locks[0]);
+    if (done == 0) {
+        return 0;
+    }
+    leaserun_set_kill(set);
+    if (done < 0) {
+        return leaserun_failure(set->locks[0].name, -done);
+    }
+    if (arguments->verbose) {
+        warnx("%s: the command has succeeded within the period already", set->locks[0].name);
+    }
+    return LEASERUN_ONCE_DONE;
+}
+
 static int run_held(const struct leaserun_arguments *arguments, struct leaserun_set *set, size_t count,
                     const sigset_t *mask)
 {
-    int status = export(set->locks, count);
+    int status = arguments->once ? check_once(arguments, set) : 0;
+    if (status) {
+        return status == LEASERUN_ONCE_DONE ? 0 : status;
+    }
+    status = export(set->locks, count);
     if (status) {
         leaserun_set_kill(set);
         return status;
@@ -181,6 +226,7 @@ static int run(struct leaserun_arguments *arguments)
     size_t taken = 0, count = 0;
     clock_ms began = clock_now();
     struct leaserun_set set;
+    prctl(PR_SET_NAME, arguments->title); /* until it has opened the locks: a ticket shows this process as its holder */
     struct leaserun_lock *locks = calloc(arguments->count, sizeof *locks);
     int status = locks && leaserun_set_init(&set, locks) == 0 ? find_locks(arguments, locks, &taken, &count) : EX_OSERR;
     if (arguments->wait > 0) {
@@ -241,11 +287,13 @@ int main(int argc, char **argv)
         return leaserun_lease_get(&arguments);
     case LEASERUN_PUT:
         return leaserun_lease_put(&arguments);
+    case LEASERUN_BREAK:
+        return leaserun_break(&arguments);
     case LEASERUN_TOP:
         return leaserun_top(&arguments);
     case LEASERUN_MOUNTS:
         return leaserun_mounts(&arguments);
     default:
-        return run(&arguments);
+        return arguments.loop ? leaserun_loop(&arguments, run) : run(&arguments);
     }
 }

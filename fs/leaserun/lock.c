@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "fs/leaserun/arguments.h"
+#include "fs/leaserun/failure.h"
 #include "fs/options/duration.h"
 
 #define TICKET "run-"
@@ -44,8 +45,7 @@ static int lock_check_directory(struct leaserun_lock *lock, const char *named)
 {
     struct statfs fs;
     if (statfs(lock->directory, &fs) != 0) {
-        warn("%s", lock->directory);
-        return errno == ENOTCONN ? EX_UNAVAILABLE : EX_NOINPUT;
+        return leaserun_failure(lock->directory, errno);
     }
     int result = (unsigned long)fs.f_type == FUSE_SUPER_MAGIC
                      ? lock_directory_time(lock->directory, "user.lease.ttl", &lock->ttl)
@@ -55,9 +55,7 @@ static int lock_check_directory(struct leaserun_lock *lock, const char *named)
         return EX_NOINPUT;
     }
     if (result != 0) {
-        errno = -result;
-        warn("%s: the leasefs does not answer", lock->directory);
-        return EX_UNAVAILABLE;
+        return leaserun_failure(named, -result);
     }
     if (lock_directory_time(lock->directory, "user.lease.delay", &lock->delay) != 0) {
         lock->delay = 0;
@@ -69,15 +67,12 @@ static int lock_join(struct leaserun_lock *lock, const char *directory, const ch
 {
     char resolved[PATH_MAX];
     if (!realpath(directory, resolved)) {
-        warn("%s", directory);
-        return errno == ENOTCONN ? EX_UNAVAILABLE : EX_NOINPUT;
+        return leaserun_failure(directory, errno);
     }
     const char *slash = strcmp(resolved, "/") == 0 ? "" : "/";
     int size = snprintf(lock->name, sizeof lock->name, "%s%s%s", resolved, slash, base);
     if (size < 0 || (size_t)size >= sizeof lock->name) {
-        errno = ENAMETOOLONG;
-        warn("%s/%s", directory, base);
-        return EX_NOINPUT;
+        return leaserun_failure(directory, ENAMETOOLONG);
     }
     memcpy(lock->directory, resolved, sizeof resolved);
     return lock_check_directory(lock, strcmp(base, TICKET) == 0 ? lock->directory : lock->name);
@@ -89,9 +84,7 @@ int leaserun_lock_find(struct leaserun_lock *lock, const char *path)
     char directory[PATH_MAX] = ".";
     memset(lock, 0, sizeof *lock);
     if (strlen(path) >= sizeof directory) {
-        errno = ENAMETOOLONG;
-        warn("%s", path);
-        return EX_NOINPUT;
+        return leaserun_failure(path, ENAMETOOLONG);
     }
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         return lock_join(lock, path, TICKET);
@@ -99,9 +92,7 @@ int leaserun_lock_find(struct leaserun_lock *lock, const char *path)
     const char *slash = strrchr(path, '/');
     const char *base = slash ? slash + 1 : path;
     if (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0) {
-        errno = ENOENT;
-        warn("%s", path);
-        return EX_NOINPUT;
+        return leaserun_failure(path, ENOENT);
     }
     if (slash) {
         size_t length = slash == path ? 1 : (size_t)(slash - path);
@@ -183,26 +174,6 @@ int leaserun_lock_reopen(const struct leaserun_lock *lock, const char *name, boo
     return result;
 }
 
-static int lock_open_status(int error)
-{
-    switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-    case EACCES:
-    case EROFS:
-        return EX_NOINPUT;
-    case ENOTCONN:
-    case ENOLCK:
-    case EIO:
-        return EX_UNAVAILABLE;
-    case ENOSPC:
-    case EDQUOT:
-        return EX_CANTCREAT;
-    default:
-        return EX_OSERR;
-    }
-}
-
 int leaserun_lock_open(const struct leaserun_lock *lock, bool waits, int conflict, int *ret_status)
 {
     int fd = -1;
@@ -213,13 +184,12 @@ int leaserun_lock_open(const struct leaserun_lock *lock, bool waits, int conflic
         }
     }
     if (fd < 0 && errno == ELOOP) {
-        *ret_status = waits ? EX_UNAVAILABLE : conflict;
+        *ret_status = waits ? EX_NOINPUT : conflict;
         if (waits) {
-            warnx("%s is held as a symbolic link (ln -s), which cannot be waited for", lock->name);
+            warnx("%s: it is held as a symbolic link (ln -s), which cannot be waited for", lock->name);
         }
     } else if (fd < 0) {
-        *ret_status = lock_open_status(errno);
-        warn("%s", lock->name);
+        *ret_status = leaserun_failure(lock->name, errno);
     }
     return fd;
 }

@@ -77,6 +77,11 @@ static void mount_read_status_line(struct leaserun_mount *mount, char *line)
         snprintf(mount->grace, sizeof mount->grace, "%s", line);
     } else if (sscanf(line, "belief: %lld ms", &max_outage) == 1) {
         mount->max_outage = max_outage;
+    } else if (strcmp(line, "state: away") == 0) {
+        mount->away = true;
+    } else if (sscanf(line, "since: %63s", mount->since) == 1 ||
+               sscanf(line, "reason: %255[^\n]", mount->reason) == 1) {
+        /* of that state */
     } else if (!mount->store[0]) {
         sscanf(line, "address: %4095[^\n]", mount->store);
     }

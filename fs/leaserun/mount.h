@@ -14,6 +14,9 @@ struct leaserun_mount {
     char store[PATH_MAX]; /* the store's address; "": only this mount knows it */
     bool readable;        /* its .leasefs can be read */
     char grace[256];      /* "grace period: ...": the store grants nothing new; "": it does */
+    bool away;            /* the store is, */
+    char since[64];       /* since then, */
+    char reason[256];     /* for this reason; "": not known */
     int64_t max_outage;   /* limit of a lock's time after a cut from the store, milliseconds; 0: its ttl */
 };
 

@@ -22,21 +22,12 @@
 #include <unistd.h>
 
 #include "backend/clock.h"
+#include "fs/leaserun/failure.h"
 #include "fs/leaserun/lock.h"
 
 #define QUEUE_MAKES "#width"
 #define QUEUE_MAKING_MS 1000
 #define QUEUE_PAUSE_MS 20
-
-static int queue_failed(const char *path)
-{
-    int error = errno;
-    warn("%s", path);
-    return error == ENOLCK || error == EIO || error == ENOTCONN     ? EX_UNAVAILABLE
-           : error == ENOSPC || error == EDQUOT                     ? EX_CANTCREAT
-           : error == ENOENT || error == ENOTDIR || error == EACCES ? EX_NOINPUT
-                                                                    : EX_OSERR;
-}
 
 /* 0: there is none.  -errno. */
 static int queue_width(const char *path, uint32_t *ret_width)
@@ -73,17 +64,16 @@ static int queue_make(const char *path, uint32_t width)
     uint32_t is;
     int result = queue_width(path, &is);
     if (result < 0) {
-        errno = -result;
-        return queue_failed(path);
+        return leaserun_failure(path, -result);
     }
     if (is) {
         return is == width ? 0 : queue_differs(path, is, width);
     }
     if (mkdir(path, 0777) != 0) {
-        return queue_failed(path);
+        return leaserun_failure(path, errno);
     }
     if (queue_set_width(path, width) != 0) {
-        int status = queue_failed(path);
+        int status = leaserun_failure(path, errno);
         rmdir(path);
         return status;
     }
@@ -108,10 +98,9 @@ static int queue_make_locked(const struct leaserun_arguments *arguments, const c
     struct leaserun_lock *lock = calloc(1, sizeof *lock);
     int size = snprintf(name, sizeof name, "%s" QUEUE_MAKES, path), status = EX_OSERR;
     if (!lock || size < 0 || (size_t)size >= sizeof name) {
-        errno = lock ? ENAMETOOLONG : ENOMEM;
-        warn("%s", path);
+        status = leaserun_failure(path, lock ? ENAMETOOLONG : ENOMEM);
         free(lock);
-        return EX_NOINPUT;
+        return status;
     }
     status = leaserun_lock_find(lock, name);
     int fd = status ? -1 : leaserun_lock_open(lock, true, EX_UNAVAILABLE, &status);
@@ -125,7 +114,7 @@ static int queue_make_locked(const struct leaserun_arguments *arguments, const c
         warnx("%s is being made by another, who holds %s", path, name);
         status = arguments->conflict;
     } else {
-        status = queue_failed(path);
+        status = leaserun_failure(path, errno);
     }
     close(fd);
     return status;
@@ -141,9 +130,7 @@ int leaserun_queue_make(const struct leaserun_arguments *arguments, const char *
         length--;
     }
     if (length >= sizeof path) {
-        errno = ENAMETOOLONG;
-        warn("%s", text);
-        return EX_NOINPUT;
+        return leaserun_failure(text, ENAMETOOLONG);
     }
     memcpy(path, text, length);
     path[length] = '\0';

@@ -43,6 +43,11 @@ static void report_text(const struct leaserun_report_lock *report)
     }
     report_fact("kind", report->kind, "");
     report_fact("mode", report->mode, "");
+    if (*report->note) {
+        fputs("  note: ", stdout);
+        leaserun_text_put(stdout, report->note);
+        putchar('\n');
+    }
     report_fact("width", report->width, "");
     report_fact("token", report->token, "");
     report_fact("since", report->since, "");
@@ -98,14 +103,15 @@ static void report_json_list(const char *key, const struct leaserun_process *lis
     putchar(']');
 }
 
-static void report_json(const struct leaserun_report_lock *report)
+static void report_json_members(const struct leaserun_report_lock *report)
 {
-    fputs("{\"name\":", stdout);
+    fputs("\"name\":", stdout);
     leaserun_text_put_json(stdout, report->name);
     printf(",\"held\":%s", report->held ? "true" : "false");
     report_json_text("grace", report->grace);
     report_json_text("kind", report->kind);
     report_json_text("mode", report->mode);
+    report_json_text("note", report->note);
     report_json_number("width", report->width);
     report_json_number("token", report->token);
     report_json_text("since", report->since);
@@ -114,14 +120,34 @@ static void report_json(const struct leaserun_report_lock *report)
     report_json_list("holders", report->holders, report->holder_count);
     report_json_number("waiters", *report->waiters ? report->waiters : "0");
     report_json_list("waiting", report->waiting, report->waiting_count);
+}
+
+static void report_json(const struct leaserun_report_lock *report, bool directory,
+                        const struct leaserun_report_lock *below, size_t count)
+{
+    putchar('{');
+    report_json_members(report);
+    if (directory) {
+        fputs(",\"locks\":[", stdout);
+        for (size_t i = 0; i < count; i++) {
+            fputs(i ? ",{" : "{", stdout);
+            report_json_members(&below[i]);
+            putchar('}');
+        }
+        putchar(']');
+    }
     puts("}");
 }
 
-void leaserun_report_print(const struct leaserun_report_lock *report, bool json)
+void leaserun_report_print(const struct leaserun_report_lock *report, bool directory,
+                           const struct leaserun_report_lock *below, size_t count, bool json)
 {
     if (json) {
-        report_json(report);
-    } else {
-        report_text(report);
+        report_json(report, directory, below, count);
+        return;
+    }
+    report_text(report);
+    for (size_t i = 0; i < count; i++) {
+        report_text(&below[i]);
     }
 }

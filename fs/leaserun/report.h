@@ -22,12 +22,14 @@ struct leaserun_report_lock {
     bool held;
     bool ticket; /* the lock is a ticket of a queue */
     char kind[32], mode[32], since[64];
+    char note[65];
     char token[32], left[32], ttl[32], waiters[32], width[32];
     struct leaserun_process *holders, *waiting; /* that this mount knows */
     size_t holder_count, waiting_count;
 };
 
-/* Prints it on standard output. */
-void leaserun_report_print(const struct leaserun_report_lock *report, bool json);
+/* Prints it on standard output; and, if it is of a directory, those in it and below. */
+void leaserun_report_print(const struct leaserun_report_lock *report, bool directory,
+                           const struct leaserun_report_lock *below, size_t count, bool json);
 
 #endif

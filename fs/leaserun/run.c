@@ -11,6 +11,7 @@
 #include <err.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "fs/leaserun/command.h"
+#include "fs/leaserun/once.h"
 #include "fs/leaserun/wait.h"
 
 #define KILL_AGAIN 10    /* milliseconds */
@@ -305,8 +307,12 @@ int leaserun_run(const struct leaserun_arguments *arguments, struct leaserun_set
 {
     struct run r = {.arguments = arguments, .set = set};
     int status = EX_OSERR;
+    clock_ms began = clock_now();
     if (!run_begin(&r)) {
         return status;
+    }
+    if (arguments->began) {
+        atomic_store(arguments->began, began);
     }
     leaserun_target_adopt_orphans();
     int result = leaserun_command_start(&r.command, arguments->command, mask, set);
@@ -315,6 +321,9 @@ int leaserun_run(const struct leaserun_arguments *arguments, struct leaserun_set
     } else {
         errno = -result;
         warn("cannot start %s", arguments->command[0]);
+    }
+    if (arguments->once && result == 0 && status == 0 && r.phase == RUN_HOLDS) {
+        leaserun_once_remember(arguments, &set->locks[0], began, leaserun_set_deadline(set));
     }
     run_release(&r);
     if (r.phase == RUN_HOLDS && result == 0) {

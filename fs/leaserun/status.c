@@ -6,6 +6,7 @@
  */
 #include "fs/leaserun/status.h"
 
+#include <dirent.h>
 #include <err.h>
 #include <errno.h>
 #include <limits.h>
@@ -17,8 +18,7 @@
 #include <sys/xattr.h>
 #include <sysexits.h>
 
-#include "fs/leaserun/lock.h"
-#include "fs/leaserun/report.h"
+#include "fs/leaserun/failure.h"
 #include "fs/leaserun/table.h"
 #include "fs/leaserun/text.h"
 
@@ -119,7 +119,8 @@ static void status_add_tables(struct leaserun_report_lock *report, const struct 
         status_add_rows(&report->holders, &report->holder_count, &table, name);
         leaserun_table_free(&table);
     }
-    if (!report->ticket && leaserun_table_waiters(&table, lock->mount.root) == 0) {
+    bool awaited = *report->waiters && strcmp(report->waiters, "0") != 0;
+    if (!report->ticket && awaited && leaserun_table_waiters(&table, lock->mount.root) == 0) {
         status_add_rows(&report->waiting, &report->waiting_count, &table, name);
         leaserun_table_free(&table);
     }
@@ -140,6 +141,7 @@ static int status_of_lock(struct leaserun_report_lock *report, const struct leas
     result = status_text(path, "user.lease.kind", report->kind, sizeof report->kind);
     result = result ? result : status_text(path, "user.lease.mode", report->mode, sizeof report->mode);
     result = result ? result : status_text(path, "user.lease.acquired", report->since, sizeof report->since);
+    result = result ? result : status_text(path, "user.lease.note", report->note, sizeof report->note);
     result = result ? result : status_number(path, "user.lease.token", report->token, sizeof report->token);
     result = result ? result : status_number(path, "user.lease.remaining", report->left, sizeof report->left);
     result = result ? result : status_number(path, "user.lease.ttl", report->ttl, sizeof report->ttl);
@@ -218,32 +220,187 @@ static int status_of_queue(struct leaserun_report_lock *report, const struct lea
     return result ? result : status_number(lock->directory, "user.lease.width", report->width, sizeof report->width);
 }
 
+int leaserun_status_read(const struct leaserun_lock *lock, struct leaserun_report_lock *report)
+{
+    bool queue = lock->name[strlen(lock->name) - 1] == '-';
+    *report = (struct leaserun_report_lock){.name = queue ? lock->directory : lock->name, .grace = lock->mount.grace};
+    return queue ? status_of_queue(report, lock) : status_of_lock(report, lock);
+}
+
+void leaserun_status_clear(struct leaserun_report_lock *report)
+{
+    free(report->holders);
+    free(report->waiting);
+}
+
+/* --- a directory --------------------------------------------------------------------- */
+
+/* The locks in a directory and below, and the queues there that have tickets. */
+struct status_list {
+    struct leaserun_report_lock *reports; /* each with a name of its own */
+    size_t count;
+};
+
+static int status_compare_names(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* The names of a queue's tickets, sorted; the caller frees the array.  NULL: no memory. */
+static const char **status_tickets(const struct leaserun_report_lock *queue, size_t *ret_count)
+{
+    size_t count = 0;
+    const char **names = calloc(queue->holder_count + queue->waiting_count + 1, sizeof *names);
+    for (size_t i = 0; names && i < queue->holder_count; i++) {
+        names[count++] = queue->holders[i].ticket;
+    }
+    for (size_t i = 0; names && i < queue->waiting_count; i++) {
+        names[count++] = queue->waiting[i].ticket;
+    }
+    if (names) {
+        qsort(names, count, sizeof *names, status_compare_names);
+    }
+    *ret_count = count;
+    return names;
+}
+
+static int status_list_add(struct status_list *list, const struct leaserun_report_lock *report)
+{
+    struct leaserun_report_lock *larger = realloc(list->reports, (list->count + 1) * sizeof *larger);
+    char *name = strdup(report->name);
+    list->reports = larger ? larger : list->reports;
+    if (!larger || !name) {
+        free(name);
+        return -ENOMEM;
+    }
+    larger[list->count] = *report;
+    larger[list->count++].name = name;
+    return 0;
+}
+
+static void status_list_clear(struct status_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        free((char *)list->reports[i].name);
+        leaserun_status_clear(&list->reports[i]);
+    }
+    free(list->reports);
+}
+
+/* Appends "/NAME".  False: it is too long. */
+static bool status_append(char *path, const char *name)
+{
+    size_t length = strlen(path);
+    bool top = length == 1; /* "/" */
+    int size = snprintf(path + length, PATH_MAX - length, "%s%s", top ? "" : "/", name);
+    return size > 0 && (size_t)size < PATH_MAX - length;
+}
+
+static int status_list_directory(struct status_list *list, struct leaserun_lock *lock,
+                                 const struct leaserun_report_lock *queue);
+
+/* One that is gone by now is left out, and of one that may not be read there is its name. */
+static int status_list_lock(struct status_list *list, const struct leaserun_lock *lock)
+{
+    struct leaserun_report_lock report;
+    int result = leaserun_status_read(lock, &report);
+    result = result == -EACCES ? 0 : result;
+    result = result == 0 && report.held ? status_list_add(list, &report) : result;
+    if (result < 0 || !report.held) {
+        leaserun_status_clear(&report);
+    }
+    return result;
+}
+
+static int status_list_queue(struct status_list *list, struct leaserun_lock *lock)
+{
+    struct leaserun_report_lock report;
+    int result = leaserun_status_read(lock, &report);
+    bool used = result == 0 && report.holder_count + report.waiting_count > 0;
+    result = result == -EACCES || result == -ENOENT ? 0 : result;
+    result = result == 0 ? status_list_directory(list, lock, &report) : result;
+    result = result == 0 && used ? status_list_add(list, &report) : result;
+    if (result < 0 || !used) {
+        leaserun_status_clear(&report);
+    }
+    return result;
+}
+
+/* `lock` is of the directory; it is so again when this returns. */
+static int status_list_entry(struct status_list *list, struct leaserun_lock *lock, const struct dirent *entry)
+{
+    size_t directory = strlen(lock->directory), inner = strlen(lock->mount.inner);
+    int result = 0;
+    if (entry->d_type == DT_DIR) {
+        if (status_append(lock->directory, entry->d_name) && status_append(lock->mount.inner, entry->d_name)) {
+            snprintf(lock->name, sizeof lock->name, "-"); /* its queue */
+            result = status_list_queue(list, lock);
+        }
+    } else {
+        snprintf(lock->name, sizeof lock->name, "%s", lock->directory);
+        result = status_append(lock->name, entry->d_name) ? status_list_lock(list, lock) : 0;
+    }
+    lock->directory[directory] = '\0';
+    lock->mount.inner[inner] = '\0';
+    return result;
+}
+
+static int status_list_directory(struct status_list *list, struct leaserun_lock *lock,
+                                 const struct leaserun_report_lock *queue)
+{
+    size_t tickets;
+    const struct dirent *entry;
+    const char **names = status_tickets(queue, &tickets);
+    DIR *directory = opendir(lock->directory);
+    int result = names && directory ? 0 : !names ? -ENOMEM : errno == EACCES || errno == ENOENT ? 0 : -errno;
+    errno = 0;
+    while (result == 0 && directory && (entry = readdir(directory))) {
+        const char *name = entry->d_name;
+        bool ticket = bsearch(&name, names, tickets, sizeof *names, status_compare_names);
+        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !ticket) {
+            result = status_list_entry(list, lock, entry);
+        }
+        errno = 0;
+    }
+    result = result == 0 ? -errno : result;
+    if (directory) {
+        closedir(directory);
+    }
+    free(names);
+    return result;
+}
+
+static int status_failed(const struct leaserun_report_lock *report, int result)
+{
+    if (result == -ENODATA) {
+        warnx("%s: the leasefs that serves it is older than this leaserun: mount it again", report->name);
+        return EX_UNAVAILABLE;
+    }
+    return leaserun_failure(report->name, -result);
+}
+
 int leaserun_status(const struct leaserun_arguments *arguments)
 {
+    struct leaserun_report_lock report;
+    struct status_list list = {0};
     struct leaserun_lock *lock = calloc(1, sizeof *lock);
     int status = lock ? leaserun_lock_find(lock, arguments->locks[0]) : EX_OSERR;
     if (status) {
         free(lock);
         return status;
     }
-    bool queue = lock->name[strlen(lock->name) - 1] == '-';
-    struct leaserun_report_lock report = {.name = queue ? lock->directory : lock->name, .grace = lock->mount.grace};
+    bool directory = lock->name[strlen(lock->name) - 1] == '-';
     leaserun_mount_find(&lock->mount, lock->directory);
-    int result = queue ? status_of_queue(&report, lock) : status_of_lock(&report, lock);
+    int result = leaserun_status_read(lock, &report);
+    result = result == 0 && directory ? status_list_directory(&list, lock, &report) : result;
     if (result < 0) {
-        errno = -result;
-        if (queue && result == -ENODATA) {
-            warnx("%s: the leasefs that serves it is older than this leaserun: mount it again", report.name);
-        } else {
-            warn("%s", report.name);
-        }
-        status = result == -EACCES ? EX_NOINPUT : EX_UNAVAILABLE;
+        status = status_failed(&report, result);
     } else {
-        leaserun_report_print(&report, arguments->json);
-        status = fflush(stdout) != 0 ? EX_IOERR : report.held ? 0 : LEASERUN_EXIT_FREE;
+        leaserun_report_print(&report, directory, list.reports, list.count, arguments->json);
+        status = fflush(stdout) != 0 ? EX_IOERR : report.held || list.count ? 0 : LEASERUN_EXIT_FREE;
     }
-    free(report.holders);
-    free(report.waiting);
+    status_list_clear(&list);
+    leaserun_status_clear(&report);
     free(lock);
     return status;
 }

@@ -41,6 +41,7 @@ static void table_parse(struct leaserun_row *row, char *const *names, size_t col
     row->mode = table_field(names, columns, fields, count, "mode");
     row->host = table_field(names, columns, fields, count, "host");
     row->command = table_field(names, columns, fields, count, "command");
+    row->note = table_field(names, columns, fields, count, "note");
     row->pid = strtol(table_field(names, columns, fields, count, "pid"), NULL, 10);
     row->uid = strtol(table_field(names, columns, fields, count, "uid"), NULL, 10);
     row->age = strtod(table_field(names, columns, fields, count, "age"), NULL);

@@ -7,7 +7,7 @@
 /* Strings are escaped, as the mount writes them (leaserun_text_unescape). */
 struct leaserun_row {
     char *line; /* which the strings point into */
-    const char *name, *kind, *mode, *host, *command;
+    const char *name, *kind, *mode, *host, *command, *note;
     long pid;
     long uid;
     double age;        /* seconds that it holds or waits */

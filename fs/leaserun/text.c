@@ -71,3 +71,19 @@ void leaserun_text_put_json(FILE *file, const char *string)
     }
     fputc('"', file);
 }
+
+const char *leaserun_text_duration(double seconds, char *text, size_t size)
+{
+    if (seconds < 0) {
+        snprintf(text, size, "-");
+    } else if (seconds < 100) {
+        snprintf(text, size, "%.1fs", seconds);
+    } else if (seconds < 6000) {
+        snprintf(text, size, "%dm%02ds", (int)seconds / 60, (int)seconds % 60);
+    } else if (seconds < 360000) {
+        snprintf(text, size, "%dh%02dm", (int)seconds / 3600, (int)seconds % 3600 / 60);
+    } else {
+        snprintf(text, size, "%dd", (int)(seconds / 86400));
+    }
+    return text;
+}

@@ -14,4 +14,7 @@ void leaserun_text_put(FILE *file, const char *text);
  * names. */
 void leaserun_text_put_json(FILE *file, const char *text);
 
+/* Seconds with a unit, such as 40.0s or 12m05s; negative: "-".  Returns `text`. */
+const char *leaserun_text_duration(double seconds, char *text, size_t size);
+
 #endif

@@ -21,8 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/leaserun/failure.h"
 #include "fs/leaserun/mount.h"
 #include "fs/leaserun/table.h"
+#include "fs/leaserun/text.h"
 
 #define TOP_INTERVAL 1000 /* milliseconds */
 #define TOP_WIDTH 80      /* of a terminal that does not tell */
@@ -41,6 +43,7 @@ struct top {
     struct leaserun_table locks, waiters;
     struct top_entry *entries; /* of all locks */
     int rows, columns;         /* that fit; 0: all */
+    bool json;
 };
 
 /* --- what blocks whom ----------------------------------------------------------- */
@@ -123,22 +126,6 @@ static void top_forget(struct top *top)
 
 /* --- showing ----------------------------------------------------------------------- */
 
-static const char *top_duration(double seconds, char *text, size_t size)
-{
-    if (seconds < 0) {
-        snprintf(text, size, "-");
-    } else if (seconds < 100) {
-        snprintf(text, size, "%.1fs", seconds);
-    } else if (seconds < 6000) {
-        snprintf(text, size, "%dm%02ds", (int)seconds / 60, (int)seconds % 60);
-    } else if (seconds < 360000) {
-        snprintf(text, size, "%dh%02dm", (int)seconds / 3600, (int)seconds % 3600 / 60);
-    } else {
-        snprintf(text, size, "%dd", (int)(seconds / 86400));
-    }
-    return text;
-}
-
 __attribute__((format(printf, 2, 3))) static void top_line(const struct top *top, const char *format, ...)
 {
     char line[TOP_LINE_MAX];
@@ -169,30 +156,78 @@ static void top_show(const struct top *top)
     for (size_t i = 0; i < count && (!top->rows || i < fit); i++) {
         const struct top_entry *entry = &top->entries[i];
         const struct leaserun_row *row = entry->row;
-        top_line(top, "%7u %7s %7s %7s  %-6s %-9s %s  %s:%ld %s", entry->waiters,
-                 top_duration(entry->waiters ? entry->longest : -1, longest, sizeof longest),
-                 top_duration(row->age, age, sizeof age), top_duration(row->remaining, left, sizeof left), row->kind,
-                 row->mode, row->name, row->host, row->pid, row->command);
+        bool noted = strcmp(row->note, "-") != 0;
+        top_line(top, "%7u %7s %7s %7s  %-6s %-9s %s  %s:%ld %s%s%s", entry->waiters,
+                 leaserun_text_duration(entry->waiters ? entry->longest : -1, longest, sizeof longest),
+                 leaserun_text_duration(row->age, age, sizeof age),
+                 leaserun_text_duration(row->remaining, left, sizeof left), row->kind, row->mode, row->name, row->host,
+                 row->pid, row->command, noted ? ": " : "", noted ? row->note : "");
     }
     if (top->rows && count > fit) {
         top_line(top, "and %zu more", count - fit);
     }
 }
 
-static int top_failed(const char *root, int error)
+static void top_json_text(const char *key, const char *escaped)
 {
-    errno = error;
-    warn("%s/.leasefs", root);
-    return error == EACCES ? EX_NOINPUT : EX_UNAVAILABLE;
+    char *text = strdup(escaped);
+    if (text) {
+        leaserun_text_unescape(text);
+        printf("\"%s\":", key);
+        leaserun_text_put_json(stdout, text);
+        putchar(',');
+    }
+    free(text);
+}
+
+/* Negative: not known. */
+static void top_json_number(const char *key, double number)
+{
+    if (number < 0) {
+        printf(",\"%s\":null", key);
+    } else {
+        printf(",\"%s\":%.3f", key, number);
+    }
+}
+
+static void top_show_json(const struct top *top)
+{
+    fputs("{\"mount\":", stdout);
+    leaserun_text_put_json(stdout, top->root);
+    printf(",\"waiting\":%zu,\"locks\":[", top->waiters.count);
+    for (size_t i = 0; i < top->locks.count; i++) {
+        const struct top_entry *entry = &top->entries[i];
+        const struct leaserun_row *row = entry->row;
+        fputs(i ? ",{" : "{", stdout);
+        top_json_text("name", row->name);
+        top_json_text("kind", row->kind);
+        top_json_text("mode", row->mode);
+        top_json_text("host", row->host);
+        top_json_text("command", row->command);
+        if (strcmp(row->note, "-") != 0) {
+            top_json_text("note", row->note);
+        } else {
+            fputs("\"note\":null,", stdout);
+        }
+        printf("\"pid\":%ld,\"uid\":%ld,\"age\":%.3f,\"waiters\":%u", row->pid, row->uid, row->age, entry->waiters);
+        top_json_number("longest", entry->waiters ? entry->longest : -1);
+        top_json_number("left", row->remaining);
+        putchar('}');
+    }
+    puts("]}");
 }
 
 static int top_once(struct top *top)
 {
     int result = top_read(top);
     if (result < 0) {
-        return top_failed(top->root, -result);
+        return leaserun_failure(top->root, -result);
     }
-    top_show(top);
+    if (top->json) {
+        top_show_json(top);
+    } else {
+        top_show(top);
+    }
     top_forget(top);
     return fflush(stdout) == 0 ? 0 : EX_IOERR;
 }
@@ -269,7 +304,7 @@ static int top_live(struct top *top, const struct termios *modes)
         raise(end);
         sigprocmask(SIG_UNBLOCK, &set, NULL);
     }
-    return result < 0 ? top_failed(top->root, -result) : 0;
+    return result < 0 ? leaserun_failure(top->root, -result) : 0;
 }
 
 int leaserun_top(const struct leaserun_arguments *arguments)
@@ -288,8 +323,9 @@ int leaserun_top(const struct leaserun_arguments *arguments)
         warnx("%s is not in a leasefs whose .leasefs can be seen: name a mount point", directory);
         return EX_NOINPUT;
     }
-    struct top top = {.root = mount->root};
-    bool live = isatty(STDOUT_FILENO) && tcgetattr(STDIN_FILENO, &modes) == 0 && term && strcmp(term, "dumb") != 0;
+    struct top top = {.root = mount->root, .json = arguments->json};
+    bool live =
+        !top.json && isatty(STDOUT_FILENO) && tcgetattr(STDIN_FILENO, &modes) == 0 && term && strcmp(term, "dumb") != 0;
     int status = live ? top_live(&top, &modes) : top_once(&top);
     free(mount);
     return status;

@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "fs/leaserun/failure.h"
+#include "fs/leaserun/holder.h"
 #include "fs/leaserun/terms.h"
 
 struct wait {
@@ -39,40 +42,17 @@ void leaserun_timer_set(int timer, clock_ms when)
     timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-static int wait_unavailable(const struct wait *w)
-{
-    struct leaserun_mount *mount = malloc(sizeof *mount);
-    bool grace = mount && leaserun_mount_find(mount, w->lock->directory) == 0 && mount->grace[0];
-    warnx("%s: %s", w->lock->name,
-          grace ? mount->grace : "the lock service cannot be reached, or cannot give such a lock");
-    free(mount);
-    return EX_UNAVAILABLE;
-}
-
 static int wait_refused(const struct wait *w, int error)
 {
     switch (error) {
     case EAGAIN:
-        if (w->arguments->verbose) {
-            warnx("%s is held by another", w->lock->name);
-        }
-        return w->arguments->conflict;
-    case ENOLCK:
-        return wait_unavailable(w);
+        return leaserun_holder_refuse(w->arguments, w->lock);
     case ENODATA:
     case ESTALE:
         warnx("%s: the lock is lost: it was broken, removed or not renewed as soon as it was granted", w->lock->name);
         return EX_TEMPFAIL;
-    case EIO:
-    case ENOTCONN:
-    case ECONNABORTED:
-        errno = error;
-        warn("%s: the leasefs does not answer", w->lock->name);
-        return EX_UNAVAILABLE;
     default:
-        errno = error;
-        warn("%s", w->lock->name);
-        return EX_OSERR;
+        return leaserun_failure(w->lock->name, error);
     }
 }
 
@@ -156,10 +136,7 @@ static int wait_for_keeper(struct wait *w, int *fd)
             return wait_lost(w);
         }
         if (fds[count + 1].revents && !fds[count].revents) {
-            if (w->arguments->verbose) {
-                warnx("%s was not free in time", w->lock->name);
-            }
-            return w->arguments->conflict;
+            return leaserun_holder_refuse(w->arguments, w->lock);
         }
     }
     if (result < 0) {
@@ -182,6 +159,8 @@ static int wait_acquire(struct wait *w)
         .resumes = w->lock->mount.store[0] != '\0', /* one in memory has no address */
         .next_mount_wait = w->lock->ttl,
         .wake = w->set->wake,
+        .title = arguments->title,
+        .note = *arguments->note ? arguments->note : NULL,
         .shared = arguments->shared,
         .wait = arguments->wait != 0,
         .ttl = arguments->ttl,
@@ -193,6 +172,7 @@ static int wait_acquire(struct wait *w)
               (double)claim.max_outage / 1000, (double)claim.ttl / 1000);
     }
     claim.fd = leaserun_lock_open(w->lock, claim.wait, arguments->conflict, &status);
+    prctl(PR_SET_NAME, program_invocation_short_name);
     if (claim.fd < 0) {
         return status;
     }

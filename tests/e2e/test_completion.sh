@@ -94,6 +94,9 @@ offers 'leaserun --status --j' --json
 offers 'leaserun --get somefile --tt' --ttl
 offers 'leaserun --put some' somefile
 offers 'leaserun --top mountp' mountpoint
+offers 'leaserun --once 5' 55m
+offers 'leaserun --once 55m some' somefile
+offers 'leaserun --break some' somefile
 
 it "every option of leaserun is offered and is in the man page, and each that is offered is one"
 LEASERUN=$(dirname "$LEASEFS")/leaserun
