@@ -17,13 +17,13 @@
 #include "fs/daemon/drain.h"
 #include "fs/daemon/filesystem.h"
 #include "fs/daemon/follow.h"
+#include "fs/daemon/mounting.h"
 #include "fs/daemon/mountpoint.h"
 #include "fs/daemon/spin.h"
 #include "fs/daemon/takeover.h"
 #include "fs/daemon/tick.h"
 #include "fs/daemon/unmounter.h"
 #include "fs/kernel/metrics.h"
-#include "fs/ops/ops.h"
 #include "fs/process/openers.h"
 
 #define SESSION_AT_ONCE 64 /* requests in one turn of the loop */
@@ -224,12 +224,12 @@ static int session_mount_at(struct session *s, const char *path, const struct se
     if (result < 0) {
         return result;
     }
-    if (fuse_session_mount(s->fuse, stage ? stage : path) != 0) {
-        snprintf(error, error_size, "cannot mount at %s (see above): is /dev/fuse there, and may you mount?", path);
+    result = mounting_mount(s->fs->options, s->fuse, stage ? stage : path, error, error_size);
+    if (result < 0) {
         if (stage) {
             rmdir(stage);
         }
-        return -EIO;
+        return result;
     }
     if (geteuid() == 0 && mountpoint_follow_no_links(stage ? stage : path) < 0) {
         log_warning(
@@ -248,14 +248,8 @@ static int session_mount_at(struct session *s, const char *path, const struct se
 static int session_mount(struct session *s, const struct options *options, const struct session_takeover *takeover,
                          char *error, size_t error_size)
 {
-    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-    for (int i = 0; i < options->fuse.argc; i++) {
-        fuse_opt_add_arg(&args, options->fuse.argv[i]);
-    }
-    s->fuse = fuse_session_new(&args, &ops_table, sizeof ops_table, s->fs);
-    fuse_opt_free_args(&args);
+    s->fuse = mounting_session_new(s->fs, error, error_size);
     if (!s->fuse) {
-        snprintf(error, error_size, "the mount options were not accepted by libfuse (see above)");
         return -EINVAL;
     }
     int result = session_mount_at(s, options->mountpoint, takeover, error, error_size);
