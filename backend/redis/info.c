@@ -51,11 +51,11 @@ static void info_check_kind(GHashTable *fields, enum redis_kind kind, GPtrArray 
     const char *version = g_hash_table_lookup(fields, "redis_version");
     char text[64];
     if (version && atoi(version) < VERSION_MIN) {
-        info_add(errors, "it is Redis %s, which is too old: %d or newer is needed",
+        info_add(errors, "the server is Redis %s, which is too old: %d or newer is needed",
                  log_escape(text, sizeof text, version), VERSION_MIN);
     }
     if (info_has(fields, "redis_mode", "sentinel")) {
-        info_add(errors, "it is a Sentinel, which keeps no keys: mount redis+sentinel://HOST,HOST,HOST/NAME");
+        info_add(errors, "the server is a Sentinel, which keeps no keys: mount redis+sentinel://HOST,HOST,HOST/NAME");
     }
     if (kind != REDIS_CLUSTER &&
         (info_has(fields, "cluster_enabled", "1") || info_has(fields, "redis_mode", "cluster"))) {
@@ -72,14 +72,15 @@ static void info_check_role(GHashTable *fields, GPtrArray *errors)
         return;
     }
     if (strcmp(role, "active-replica") == 0) {
-        info_add(errors,
-                 "it is a KeyDB with active-replica, where two masters can give the same lock to two holders: mount "
-                 "a server with one master");
+        info_add(
+            errors,
+            "the server is a KeyDB with active-replica, where two masters can give the same lock to two holders: mount "
+            "a server with one master");
     } else if (host) {
-        info_add(errors, "it is a replica: mount its master, %s port %" G_GINT64_FORMAT,
+        info_add(errors, "the server is a replica: mount its master, %s port %" G_GINT64_FORMAT,
                  log_escape(text, sizeof text, host), info_number(fields, "master_port"));
     } else {
-        info_add(errors, "its role is %s: mount a master", log_escape(text, sizeof text, role));
+        info_add(errors, "the server's role is %s: mount a master", log_escape(text, sizeof text, role));
     }
 }
 
@@ -92,7 +93,8 @@ static void info_check_eviction(GHashTable *fields, GPtrArray *warnings)
     char text[64];
     if (policy && limited && (g_str_has_prefix(policy, "volatile-") || g_str_has_prefix(policy, "allkeys-"))) {
         info_add(warnings,
-                 "it deletes locks that are held when its memory is full (maxmemory-policy %s): set maxmemory-policy "
+                 "the server deletes locks that are held when its memory is full (maxmemory-policy %s): set "
+                 "maxmemory-policy "
                  "noeviction",
                  log_escape(text, sizeof text, policy));
     }
@@ -106,14 +108,14 @@ static void info_check_persistence(GHashTable *fields, GPtrArray *warnings)
                  info_number(fields, "uptime_in_seconds") >= SNAPSHOT_OVERDUE;
     if (info_has(fields, "aof_enabled", "0")) {
         info_add(warnings,
-                 "when it is restarted it forgets locks that are held: %s (appendonly no): set appendonly yes",
+                 "a restart makes the server forget locks that are held: %s (appendonly no): set appendonly yes",
                  never ? "it keeps nothing on disk" : "all since its last snapshot, if it makes any");
     }
     if (info_has(fields, "rdb_last_bgsave_status", "err")) {
-        info_add(warnings, "its last snapshot failed, and it may refuse to write: see its log");
+        info_add(warnings, "the server's last snapshot failed, and it may refuse to write: see its log");
     }
     if (info_has(fields, "aof_last_write_status", "err")) {
-        info_add(warnings, "it could not write to its append-only file, and may refuse to write: see its log");
+        info_add(warnings, "the server could not write to its append-only file, and may refuse to write: see its log");
     }
 }
 
@@ -123,16 +125,18 @@ static void info_check_replicas(GHashTable *fields, unsigned wait, GPtrArray *wa
     int64_t replicas = info_number(fields, "connected_slaves"), enough = (replicas + 1) / 2;
     if (wait > 0 && replicas < wait) {
         info_add(warnings,
-                 "it has %" G_GINT64_FORMAT " %s, fewer than wait=%u asks for: nothing is granted until it has them",
+                 "the server has %" G_GINT64_FORMAT
+                 " %s, fewer than wait=%u asks for: nothing is granted until it has them",
                  replicas, replicas == 1 ? "replica" : "replicas", wait);
     } else if (wait > 0 && wait < enough) {
         info_add(warnings,
-                 "it has %" G_GINT64_FORMAT " replicas, too many for wait=%u: a failover to one that has not heard of "
+                 "the server has %" G_GINT64_FORMAT
+                 " replicas, too many for wait=%u: a failover to one that has not heard of "
                  "a lock may give it to another holder: mount with wait=%" G_GINT64_FORMAT,
                  replicas, wait, enough);
     } else if (wait == 0 && replicas > 0 && !g_hash_table_contains(fields, "min_slaves_good_slaves")) {
         info_add(warnings,
-                 "it has %" G_GINT64_FORMAT
+                 "the server has %" G_GINT64_FORMAT
                  " %s but grants locks also when cut off from them, which another holder can get "
                  "after a failover: set min-replicas-to-write",
                  replicas, replicas == 1 ? "replica" : "replicas");
@@ -187,27 +191,27 @@ const char *redis_info_advice(const char *error)
          "the server requires a password: put it in a file with mode 0600 and mount with -o credentials=FILE"},
         {"WRONGPASS",
          "the server does not know this user with this password: correct the file that credentials= names"},
-        {"ERR invalid password", "it has another password: correct the file that credentials= names"},
-        {"ERR Client sent AUTH", "it has no password: leave out credentials="},
+        {"ERR invalid password", "the server has another password: correct the file that credentials= names"},
+        {"ERR Client sent AUTH", "the server has no password: leave out credentials="},
         {"ERR AUTH <password> called",
          "its default user has no password: leave out credentials=, or write USER:PASSWORD to that file"},
         {"ERR wrong number of arguments for 'auth'",
-         "it has no users, which came with Redis 6: give only the password, and no user"},
+         "the server has no users, which came with Redis 6: give only the password, and no user"},
         {"DENIED", "it is in protected mode: give it a password (requirepass), or an address to listen on (bind)"},
         {"LOADING", "it is still reading its data: try again when it has, or use the option background"},
-        {"MASTERDOWN", "it is a replica without its master: mount a master"},
-        {"READONLY", "it is a read-only replica: mount its master"},
-        {"MISCONF", "it refuses to write because it cannot save to its disk: see its log"},
-        {"NOREPLICAS", "it refuses to write while it has too few replicas (min-replicas-to-write)"},
+        {"MASTERDOWN", "the server is a replica without its master: mount a master"},
+        {"READONLY", "the server is a read-only replica: mount its master"},
+        {"MISCONF", "the server refuses to write because it cannot save to its disk: see its log"},
+        {"NOREPLICAS", "the server refuses to write while it has too few replicas (min-replicas-to-write)"},
         {"CLUSTERDOWN", "its Cluster is down: see redis-cli CLUSTER INFO"},
         {"TRYAGAIN", "the slot of the prefix is being moved: try again when it is, or use the option background"},
         {"ASK ", "the slot of the prefix is being moved: try again when it is, or use the option background"},
         {"MOVED", REDIS_INFO_IS_CLUSTER},
         {"ERR SELECT is not allowed in cluster mode", REDIS_INFO_IS_CLUSTER},
-        {"ERR DB index is out of range", "it has no database of this number: see its setting databases"},
-        {"ERR invalid DB index", "it has no database of this number: see its setting databases"},
+        {"ERR DB index is out of range", "the server has no database of this number: see its setting databases"},
+        {"ERR invalid DB index", "the server has no database of this number: see its setting databases"},
         {REDIS_NO_MASTER, REDIS_NO_MASTER ": try again, or use the option background"},
-        {"ERR max number of clients", "it has as many clients as it allows: raise its setting maxclients"},
+        {"ERR max number of clients", "the server has as many clients as it allows: raise its setting maxclients"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         if (g_str_has_prefix(error, known[i].begin)) {

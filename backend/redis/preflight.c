@@ -166,7 +166,7 @@ static bool preflight_lacks_command(const char *why)
 
 static bool preflight_note_missing(struct preflight *p, const char *command)
 {
-    return preflight_note(p, -EACCES, "it has no command %s: see its setting rename-command", command);
+    return preflight_note(p, -EACCES, "the server has no command %s: see its setting rename-command", command);
 }
 
 /* What the server says, in words that say what to do. */
@@ -178,7 +178,7 @@ static bool preflight_note_error(struct preflight *p, const char *command, const
         return preflight_note_missing(p, why + strlen("DISABLED "));
     }
     if (g_str_has_prefix(why, "MOVED ") && o->uri.kind == REDIS_CLUSTER) {
-        return preflight_note(p, -ESTALE, "it has not the slot of the prefix any more: try again");
+        return preflight_note(p, -ESTALE, "the server has not the slot of the prefix any more: try again");
     }
     if (g_str_has_prefix(why, "WRONGPASS") && !o->password) {
         return preflight_note(p, -EACCES,
@@ -190,9 +190,10 @@ static bool preflight_note_error(struct preflight *p, const char *command, const
                               redis_info_advice(why));
     }
     if (strcmp(command, "AUTH") == 0) { /* servers repeat the arguments of a command that they do not know */
-        return preflight_note(p, -EACCES, "it refuses the command AUTH");
+        return preflight_note(p, -EACCES, "the server refuses the command AUTH");
     }
-    return preflight_note(p, -EACCES, "it refuses the command %s: %s", command, log_escape(text, sizeof text, why));
+    return preflight_note(p, -EACCES, "the server refuses the command %s: %s", command,
+                          log_escape(text, sizeof text, why));
 }
 
 static void preflight_warn_unclear(struct preflight *p, const char *command, const char *why)

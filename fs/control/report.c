@@ -14,8 +14,8 @@
 static void report_add_holder(GString *text, const char *host, pid_t pid, const char *command, uid_t uid)
 {
     char at[sizeof((struct meta *)NULL)->host * 4], what[REPORT_COMMAND];
-    g_string_append_printf(text, "%sprocess %d (%s) on %s, uid %u", text->len ? "\n" : "", pid,
-                           log_escape(what, sizeof what, command), log_escape(at, sizeof at, host), uid);
+    g_string_append_printf(text, "%s%s (pid %d, uid %u, host %s)", text->len ? "\n" : "",
+                           log_escape(what, sizeof what, command), pid, uid, log_escape(at, sizeof at, host));
 }
 
 static void report_add_hold(struct fs *fs, GString *text, struct hold *hold)
@@ -30,12 +30,11 @@ static void report_add_hold(struct fs *fs, GString *text, struct hold *hold)
 static void report_abandoned(const char *name, struct hold *hold, const char *who)
 {
     if (owner_end(hold->owner) == OWNER_FAILED) {
-        log_info("%s: the lease of %s, has expired: that process failed", name, who);
+        log_info("%s: lease expired: its owner, %s, crashed or was killed", name, who);
     } else {
         log_notice(
-            "%s: the lease of %s, has expired: that process has ended without releasing it; to hold a lock for a "
-            "command use 'leaserun LOCK COMMAND' or 'flock LOCK COMMAND', for a time 'setfattr -n "
-            "user.lease.ttl -v TIME LOCK'",
+            "%s: lease expired: its owner, %s, exited without removing it. To hold a lock while a command runs, use "
+            "leaserun LOCK COMMAND or flock LOCK COMMAND; for a fixed time, setfattr -n user.lease.ttl -v TIME LOCK",
             name, who);
     }
 }
@@ -48,12 +47,11 @@ static void report_expired(const char *name, struct hold *hold, const char *who)
         return;
     }
     if (hold->fixed || !hold->owner) {
-        log_debug("%s: the lock of %s, ended with its term", name, who);
+        log_debug("%s: the lock of %s ended with its term", name, who);
     } else if (hold->kind == BACKEND_LEASE && !hold_needs_renewal(hold)) {
         report_abandoned(name, hold, who);
     } else {
-        log_warning("%s: the lock of %s, has expired while it was in use: this host or daemon was suspended", name,
-                    who);
+        log_warning("%s: the lock of %s expired while it was in use: this host or its daemon was suspended", name, who);
     }
 }
 
@@ -69,12 +67,12 @@ void report_ended(struct fs *fs, struct hold *hold, enum backend_end why)
     if (why == BACKEND_EXPIRED) {
         report_expired(name, hold, who->str);
     } else if (why == BACKEND_LOST) {
-        log_warning("%s: the lock of %s, was lost: it could not be renewed in time", name, who->str);
+        log_warning("%s: the lock of %s was lost: it could not be renewed in time", name, who->str);
     } else if (why == BACKEND_BROKEN && !(fs->backend->features & BACKEND_SOLE_AUTHORITY)) {
         /* Perhaps through another mount, whose log says by whom. */
-        log_warning("%s: the lock of %s, was broken", name, who->str);
+        log_warning("%s: the lock of %s was broken", name, who->str);
     } else {
-        log_debug("%s: the lock of %s, was %s", name, who->str,
+        log_debug("%s: the lock of %s was %s", name, who->str,
                   why == BACKEND_BROKEN ? "broken" : "released by its token");
     }
     g_string_free(who, TRUE);
@@ -85,12 +83,10 @@ void report_contended(struct request *r, struct hold *lease)
     char path[TREE_PATH_MAX], name[REPORT_NAME], what[REPORT_COMMAND];
     struct owner *who = request_caller(r), *owner = hold_update_owner(lease);
     log_escape(name, sizeof name, tree_path(lease->node, path, sizeof path) ? path : "?");
-    log_notice(
-        "%s: process %d (%s) was refused to write what process %d holds, though it descends from that: who opens a "
-        "held lock for writing contends for it; write through a descriptor of the holder, 'exec 9>>LOCK; date >&9', "
-        "or with a builtin of its shell, 'echo \"$(date)\" >LOCK'",
-        name, who ? owner_pid(who) : 0, log_escape(what, sizeof what, who ? owner_command(who) : "?"),
-        owner ? owner_pid(owner) : 0);
+    log_notice("%s: write refused: pid %d (%s) is a child of the holder, pid %d, but is not the holder. Let the holder "
+               "itself write: echo \"$(date)\" >LOCK, or exec 9>>LOCK; date >&9",
+               name, who ? owner_pid(who) : 0, log_escape(what, sizeof what, who ? owner_command(who) : "?"),
+               owner ? owner_pid(owner) : 0);
 }
 
 char *report_holders(struct fs *fs, const struct node *node, const struct backend_info *info)
@@ -107,7 +103,7 @@ char *report_holders(struct fs *fs, const struct node *node, const struct backen
         report_add_holder(text, meta.host, meta.pid, meta.command, meta.uid);
     }
     if (!text->len) {
-        g_string_append(text, "a holder that is not known");
+        g_string_append(text, "an unknown holder");
     }
     return g_string_free(text, FALSE);
 }
@@ -120,7 +116,7 @@ void report_broken(struct request *r, const char *path, const char *holders)
     log_escape(what, sizeof what, who ? owner_command(who) : "?");
     g_auto(GStrv) lines = g_strsplit(holders, "\n", -1);
     for (size_t i = 0; lines[i]; i++) {
-        log_audit("%s: the lock of %s, was broken by process %d (%s), uid %u", name, lines[i], who ? owner_pid(who) : 0,
-                  what, request_uid(r));
+        log_audit("%s: the lock of %s was broken by %s (pid %d, uid %u)", name, lines[i], what,
+                  who ? owner_pid(who) : 0, request_uid(r));
     }
 }

@@ -155,8 +155,9 @@ static int store_open_server(const struct redis_options *server, bool background
     }
     GPtrArray *warnings = g_ptr_array_new_with_free_func(g_free);
     result = redis_preflight(server, warnings, error, error_size);
+    g_autofree char *address = redis_uri_show(&server->conn.uri);
     for (guint i = 0; result == 0 && i < warnings->len; i++) {
-        log_warning("the Redis server: %s", (const char *)warnings->pdata[i]);
+        log_warning("%s: %s", address, (const char *)warnings->pdata[i]);
     }
     g_ptr_array_unref(warnings);
     if (result < 0) {

@@ -274,9 +274,10 @@ static void keeper_obey(struct keeper *k)
 
 static void keeper_lose(struct keeper *k, int error, clock_ms until)
 {
+    struct leaserun_report report = {.kind = LEASERUN_LOST, .error = error, .late = clock_now() >= k->deadline};
     k->lost = true;
     keeper_show(k, until + (error ? 0 : k->claim->delay), k->ttl);
-    keeper_report(k, LEASERUN_LOST, error);
+    keeper_send(k, &report);
 }
 
 /* In memory the lock ended with its daemon. */

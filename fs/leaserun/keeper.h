@@ -34,6 +34,7 @@ enum leaserun_report_kind {
 struct leaserun_report {
     enum leaserun_report_kind kind;
     int error;
+    bool late;                 /* LOST: its term was over, so it was not renewed in time */
     uint64_t token;            /* HELD */
     char ticket[NAME_MAX + 1]; /* HELD: the ticket's name, or "" */
 };

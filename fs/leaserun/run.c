@@ -64,7 +64,8 @@ static void run_complain(const struct run *r)
     } else if (set->lost && set->error) {
         warnx("%s: the lock is lost: the daemon of the leasefs has ended; ending the command", name);
     } else if (set->lost) {
-        warnx("%s: the lock is lost: it was broken, removed or not renewed; ending the command", name);
+        warnx("%s: the lock is lost: it was %s; ending the command", name,
+              set->late ? "not renewed in time" : "broken or removed");
     } else {
         warnx("%s: the lock is about to be lost: it is not renewed; ending the command", name);
     }

@@ -21,13 +21,14 @@ size_t leaserun_set_poll(const struct leaserun_set *set, struct pollfd *fds)
     return set->count;
 }
 
-static void set_lose(struct leaserun_set *set, size_t i, bool keeper_killed, int error)
+static void set_lose(struct leaserun_set *set, size_t i, bool keeper_killed, const struct leaserun_report *report)
 {
     if (!set->lost) {
         set->lost = true;
         set->first = i;
         set->keeper_killed = keeper_killed;
-        set->error = error;
+        set->error = report ? report->error : 0;
+        set->late = report && report->late;
     }
 }
 
@@ -37,13 +38,13 @@ static void set_read_report(struct leaserun_set *set, size_t i)
     int result;
     while ((result = leaserun_keeper_read_report(&set->keepers[i], &report)) > 0) {
         if (report.kind == LEASERUN_LOST) {
-            set_lose(set, i, false, report.error);
+            set_lose(set, i, false, &report);
         }
         set->released[i] = set->released[i] || report.kind == LEASERUN_RELEASED;
     }
     if (result < 0 && !set->released[i]) {
         set->released[i] = true;
-        set_lose(set, i, true, 0);
+        set_lose(set, i, true, NULL);
     }
 }
 

@@ -24,6 +24,7 @@ struct leaserun_set {
     bool lost;          /* one of the locks was lost */
     bool keeper_killed; /* its keeper was killed */
     int error;          /* the mount's error, if its daemon is gone */
+    bool late;          /* it was not renewed in time */
     size_t first;       /* index of the lock that was lost first */
 };
 

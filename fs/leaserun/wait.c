@@ -49,7 +49,7 @@ static int wait_refused(const struct wait *w, int error)
         return leaserun_holder_refuse(w->arguments, w->lock);
     case ENODATA:
     case ESTALE:
-        warnx("%s: the lock is lost: it was broken, removed or not renewed as soon as it was granted", w->lock->name);
+        warnx("%s: the lock is lost: it was broken or removed as soon as it was granted", w->lock->name);
         return EX_TEMPFAIL;
     default:
         return leaserun_failure(w->lock->name, error);

@@ -13,11 +13,11 @@ says B 'acquire("held")' EEXIST
 says B 'op("held")' EBUSY
 
 it "date >L by a child of the holder is EBUSY, young or old, and the log says once what works, which does"
-said() { grep -c 'was refused to write what process' "$LOG"; }
+said() { grep -c 'write refused: pid .* is a child of the holder' "$LOG"; }
 bash -c 'touch "$1" && { date >"$1"; result=$?; rm "$1"; exit "$result"; }' - "$MNT/young" 2>/dev/null
 expect_is "$?" 1
 expect_is "$(said)" 1
-expect grep -q "^leasefs: young: process [0-9]* (bash) .*'exec 9>>LOCK; date >&9'" "$LOG"
+expect grep -q '^leasefs: young: write refused: pid [0-9]* (bash) .*exec 9>>LOCK; date >&9' "$LOG"
 start bash -c 'touch "$1" && sleep 1.2 && echo mine >"$1" && { date >"$1"; date >"$1"; exec 9>>"$1"; echo then | cat >&9; echo "$(echo last)" >>"$1"; }
     cat "$1" >"$2"; rm "$1"' - "$MNT/old" "$TEST_DIR/read" 2>/dev/null
 wait "$STARTED"

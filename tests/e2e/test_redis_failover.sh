@@ -102,7 +102,7 @@ leasefs_fails "*127.0.0.1:${sentinel_ports[0]}: it knows no master 'other'; *" "
 leasefs_fails "*the Sentinel 127.0.0.1:1: Connection refused; the Sentinel [[]::1]:1: *option background*" \
     "redis+sentinel://127.0.0.1:1,[::1]:1/locks"
 leasefs_fails "*the Sentinel 127.0.0.1:$REDIS_PORT: it is no Sentinel;*" "redis+sentinel://127.0.0.1:$REDIS_PORT/locks"
-leasefs_fails "*it is a Sentinel, which keeps no keys: mount redis+sentinel://*" "redis://127.0.0.1:${sentinel_ports[0]}"
+leasefs_fails "*the server is a Sentinel, which keeps no keys: mount redis+sentinel://*" "redis://127.0.0.1:${sentinel_ports[0]}"
 
 it "one Sentinel that can be reached is enough, whichever it is; one that stands still costs half a second"
 kill -STOP "${sentinel_pids[0]}"
@@ -115,9 +115,9 @@ it "a Sentinel that asks for a password gets its own, of a user who may no more 
 sentinel_cli 0 ACL SETUSER watcher on '>low' '+sentinel|get-master-addr-by-name' +subscribe '&+switch-master' >/dev/null
 sentinel_cli 0 ACL SETUSER default resetpass '>high' >/dev/null
 one_sentinel=redis+sentinel://${LIST%%,*}/$SENTINEL_NAME credentials=$TEST_DIR/credentials
-leasefs_fails "*it asks for a password: use the option sentinel_credentials=FILE;*" "$one_sentinel"
+leasefs_fails "*the server asks for a password: use the option sentinel_credentials=FILE;*" "$one_sentinel"
 install -m 600 /dev/stdin "$credentials" <<<watcher:wrong
-leasefs_fails "*it refuses this password: correct or leave out sentinel_credentials=;*" "$one_sentinel" "sentinel_credentials=$credentials"
+leasefs_fails "*the server refuses this password: correct or leave out sentinel_credentials=;*" "$one_sentinel" "sentinel_credentials=$credentials"
 install -m 600 /dev/stdin "$credentials" <<<watcher:low
 mount_backend "$one_sentinel" "$OPTIONS,sentinel_credentials=$credentials"
 expect uses "$MNT" "$first"

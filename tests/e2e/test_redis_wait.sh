@@ -110,8 +110,8 @@ redis_kill
 redis_use 0
 expect eventually 20 eval '[[ $(redis_cli INFO replication) == *connected_slaves:1* ]]'
 mount_redis wait=2,ttl=6s,command_timeout=2s
-expect grep -q 'it has 1 replica, fewer than wait=2 asks for: nothing is granted until it has them' "$LOG"
-expect status '^warning: it has 1 replica, fewer than wait=2 asks for'
+expect grep -q 'the server has 1 replica, fewer than wait=2 asks for: nothing is granted until it has them' "$LOG"
+expect status '^warning: the server has 1 replica, fewer than wait=2 asks for'
 expect_not timeout 20 touch "$MNT/L"
 redis_use 2
 redis_again

@@ -182,7 +182,7 @@ it "the log tells whose lease ran out though nothing had failed, and what helps"
 start bash -c "touch $MNT/forgotten; sleep 1.3"
 expect eventually 5 exists forgotten
 expect eventually 10 absent forgotten
-expect eventually 5 grep -q "forgotten: the lease of .* has expired: .*leaserun LOCK COMMAND" "$LOG"
+expect eventually 5 grep -q "forgotten: lease expired: its owner, .* exited without removing it. .*leaserun LOCK COMMAND" "$LOG"
 
 it "that is a notice, and a crash is not"
 mount_memory ttl=500ms,log=notice
@@ -190,7 +190,7 @@ start bash -c "touch $MNT/crashed; sleep 1.3; kill -9 \$\$"
 start bash -c "touch $MNT/forgotten; sleep 1.3"
 for name in crashed forgotten; do expect eventually 5 exists $name; done
 for name in crashed forgotten; do expect eventually 10 absent $name; done
-expect eventually 5 grep -q "forgotten: the lease of .* has expired: .*leaserun LOCK COMMAND" "$LOG"
+expect eventually 5 grep -q "forgotten: lease expired: its owner, .* exited without removing it. .*leaserun LOCK COMMAND" "$LOG"
 ! has_exit_status || expect_not grep -q "crashed:" "$LOG"
 
 say "$(printf '%-14s %-8s %-8s %-10s %-10s' wrapper prompt script 'exits 3' 'kill -9')"

@@ -71,13 +71,13 @@ START_TEST(replicas_that_are_too_few_or_too_many_are_a_warning)
         unsigned wait;
         const char *begin, *end; /* of the line; NULL: there is none */
     } cases[] = {
-        {"0", 1, "it has 0 replicas, fewer than wait=1 asks for", "nothing is granted until it has them"},
-        {"1", 2, "it has 1 replica, fewer than wait=2 asks for", "nothing is granted until it has them"},
+        {"0", 1, "the server has 0 replicas, fewer than wait=1 asks for", "nothing is granted until it has them"},
+        {"1", 2, "the server has 1 replica, fewer than wait=2 asks for", "nothing is granted until it has them"},
         {"1", 1, NULL, NULL},
         {"2", 1, NULL, NULL},
-        {"3", 1, "it has 3 replicas, too many for wait=1", "mount with wait=2"},
+        {"3", 1, "the server has 3 replicas, too many for wait=1", "mount with wait=2"},
         {"4", 2, NULL, NULL},
-        {"5", 2, "it has 5 replicas, too many for wait=2", "mount with wait=3"},
+        {"5", 2, "the server has 5 replicas, too many for wait=2", "mount with wait=3"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         char *info = g_strconcat(GOOD, "connected_slaves:", cases[i].replicas, "\r\n", NULL);
@@ -131,20 +131,21 @@ END_TEST
 
 START_TEST(server_that_cannot_keep_leases_is_an_error)
 {
-    assert_info("redis_version:4.0.14\r\n", "it is Redis 4.0.14, which is too old: 5 or newer is needed", NULL);
+    assert_info("redis_version:4.0.14\r\n", "the server is Redis 4.0.14, which is too old: 5 or newer is needed", NULL);
     assert_info("role:slave\r\nmaster_host:10.0.0.7\r\nmaster_port:6380\r\n",
-                "it is a replica: mount its master, 10.0.0.7 port 6380", NULL);
-    assert_info("role:slave\r\n", "its role is slave: mount a master", NULL);
-    assert_info("role:active-replica\r\nmaster_host:10.0.0.7\r\n",
-                "it is a KeyDB with active-replica, where two masters can give the same lock to two holders: mount a "
-                "server with one master",
-                NULL);
+                "the server is a replica: mount its master, 10.0.0.7 port 6380", NULL);
+    assert_info("role:slave\r\n", "the server's role is slave: mount a master", NULL);
+    assert_info(
+        "role:active-replica\r\nmaster_host:10.0.0.7\r\n",
+        "the server is a KeyDB with active-replica, where two masters can give the same lock to two holders: mount a "
+        "server with one master",
+        NULL);
     assert_info(
         "cluster_enabled:1\r\n",
         "it belongs to a Redis Cluster: mount redis+cluster://HOST,HOST,HOST/?prefix={TAG}, or a server of its own",
         NULL);
     assert_info("redis_mode:sentinel\r\n",
-                "it is a Sentinel, which keeps no keys: mount redis+sentinel://HOST,HOST,HOST/NAME", NULL);
+                "the server is a Sentinel, which keeps no keys: mount redis+sentinel://HOST,HOST,HOST/NAME", NULL);
 }
 END_TEST
 
@@ -153,9 +154,10 @@ START_TEST(eviction_is_a_warning_only_when_memory_is_limited)
     static const char *const evicting[] = {"volatile-lru", "volatile-ttl", "volatile-random", "allkeys-lfu"};
     for (size_t i = 0; i < G_N_ELEMENTS(evicting); i++) {
         char *more = g_strdup_printf("maxmemory:1000000\r\nmaxmemory_policy:%s\r\n", evicting[i]);
-        char *expected = g_strdup_printf("it deletes locks that are held when its memory is full (maxmemory-policy "
-                                         "%s): set maxmemory-policy noeviction",
-                                         evicting[i]);
+        char *expected =
+            g_strdup_printf("the server deletes locks that are held when its memory is full (maxmemory-policy "
+                            "%s): set maxmemory-policy noeviction",
+                            evicting[i]);
         assert_info(more, NULL, expected);
         g_free(expected);
         g_free(more);
@@ -168,26 +170,27 @@ END_TEST
 START_TEST(server_that_forgets_at_a_restart_is_a_warning)
 {
     assert_info("aof_enabled:0\r\n", NULL,
-                "when it is restarted it forgets locks that are held: all since its last snapshot, if it makes any "
+                "a restart makes the server forget locks that are held: all since its last snapshot, if it makes any "
                 "(appendonly no): set appendonly yes");
     assert_info("aof_enabled:0\r\nrdb_last_bgsave_time_sec:-1\r\n", NULL,
-                "when it is restarted it forgets locks that are held: it keeps nothing on disk (appendonly no): set "
+                "a restart makes the server forget locks that are held: it keeps nothing on disk (appendonly no): set "
                 "appendonly yes");
     assert_info("aof_enabled:0\r\nrdb_last_bgsave_time_sec:-1\r\nuptime_in_seconds:60\r\n", NULL,
-                "when it is restarted it forgets locks that are held: all since its last snapshot, if it makes any "
+                "a restart makes the server forget locks that are held: all since its last snapshot, if it makes any "
                 "(appendonly no): set appendonly yes");
     assert_info("rdb_last_bgsave_status:err\r\n", NULL,
-                "its last snapshot failed, and it may refuse to write: see its log");
+                "the server's last snapshot failed, and it may refuse to write: see its log");
     assert_info("aof_last_write_status:err\r\n", NULL,
-                "it could not write to its append-only file, and may refuse to write: see its log");
+                "the server could not write to its append-only file, and may refuse to write: see its log");
 }
 END_TEST
 
 START_TEST(replicas_that_need_not_follow_are_a_warning)
 {
-    assert_info("connected_slaves:1\r\n", NULL,
-                "it has 1 replica but grants locks also when cut off from them, which another holder can get after a "
-                "failover: set min-replicas-to-write");
+    assert_info(
+        "connected_slaves:1\r\n", NULL,
+        "the server has 1 replica but grants locks also when cut off from them, which another holder can get after a "
+        "failover: set min-replicas-to-write");
     assert_info("connected_slaves:2\r\nmin_slaves_good_slaves:2\r\n", NULL, NULL);
 }
 END_TEST
@@ -195,7 +198,7 @@ END_TEST
 START_TEST(words_of_the_server_are_escaped)
 {
     assert_info("role:slave\r\nmaster_host:a\x1b[31mb\r\nmaster_port:1\r\n",
-                "it is a replica: mount its master, a\\x1b[31mb port 1", NULL);
+                "the server is a replica: mount its master, a\\x1b[31mb port 1", NULL);
 }
 END_TEST
 
@@ -335,7 +338,7 @@ END_TEST
 START_TEST(wrong_database_is_reported)
 {
     options.conn.uri.database = 4;
-    assert_refused("it has no database of this number");
+    assert_refused("the server has no database of this number");
 }
 END_TEST
 
@@ -447,7 +450,7 @@ START_TEST(command_that_the_server_does_not_have_is_named)
 
     for (size_t i = 0; i < G_N_ELEMENTS(commands); i++) {
         const char *const arguments[] = {"--appendonly", "yes", "--rename-command", commands[i], "", NULL};
-        char *expected = g_strdup_printf("it has no command %s: see its setting rename-command", commands[i]);
+        char *expected = g_strdup_printf("the server has no command %s: see its setting rename-command", commands[i]);
         redis_server_free(server);
         server = redis_server_start(arguments);
         options.conn.uri.path = (char *)redis_server_socket(server);
@@ -460,9 +463,9 @@ END_TEST
 START_TEST(replica_is_refused_also_when_it_hides_info)
 {
     redis_server_do(server, "REPLICAOF 127.0.0.1 1");
-    assert_refused("it is a replica: mount its master, 127.0.0.1 port 1");
+    assert_refused("the server is a replica: mount its master, 127.0.0.1 port 1");
     redis_server_do(server, "ACL SETUSER default -info");
-    assert_refused("it is a read-only replica: mount its master");
+    assert_refused("the server is a read-only replica: mount its master");
 }
 END_TEST
 
@@ -572,7 +575,7 @@ START_TEST(server_that_is_no_redis_is_reported)
         {"-ERR max number of clients reached\r\n", "raise its setting maxclients"},
         {"-ERR \x1b[31m"
          "strange\r\n",
-         "it refuses the command PING: ERR \\x1b[31mstrange"},
+         "the server refuses the command PING: ERR \\x1b[31mstrange"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         assert_answer_is_refused(cases[i].answer, cases[i].words);
@@ -653,7 +656,7 @@ END_TEST
 START_TEST(password_is_not_repeated_when_auth_is_unknown)
 {
     assert_answer_is_refused("-ERR unknown command `AUTH`, with args beginning with: `" PASSWORD "`,\r\n",
-                             "it refuses the command AUTH");
+                             "the server refuses the command AUTH");
 }
 END_TEST
 
@@ -805,7 +808,7 @@ START_TEST(slot_that_moves_during_the_check_is_reported)
     options = (struct redis_options){
         .conn = {.uri = {.kind = REDIS_CLUSTER, .hosts = hosts, .ports = ports}, .command_timeout = 5000},
         .prefix = "{a}"};
-    assert_refused("it has not the slot of the prefix any more: try again");
+    assert_refused("the server has not the slot of the prefix any more: try again");
     kill(node, SIGKILL);
     waitpid(node, NULL, 0);
     fake_redis_free(fake);

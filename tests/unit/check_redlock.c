@@ -153,7 +153,7 @@ START_TEST(server_that_cannot_be_used_is_an_error)
     redis_server_do(servers[1], "REPLICAOF NO ONE");
     ck_assert_int_lt(result, 0);
     ck_assert_int_ne(result, -EHOSTUNREACH);
-    ck_assert_msg(strstr(error, "it is a replica") != NULL, "%s", error);
+    ck_assert_msg(strstr(error, "the server is a replica") != NULL, "%s", error);
     g_ptr_array_unref(warnings);
 }
 END_TEST
@@ -293,7 +293,7 @@ START_TEST(status_warns_of_a_server_that_may_delete_locks)
     until_up(3);
     redis_server_do(servers[1], "CONFIG SET maxmemory 0 maxmemory-policy noeviction");
     struct backend_status status = status_of(contract_backend);
-    char *where = g_strdup_printf("127.0.0.1:%u: it deletes locks", port(1));
+    char *where = g_strdup_printf("127.0.0.1:%u: the server deletes locks", port(1));
     ck_assert(has_line(status.warnings, where));
     ck_assert_uint_eq(status.warnings->len, 1);
     backend_status_clear(&status);

@@ -221,11 +221,11 @@ static void locate_on_refused(struct redis_locate *l, const char *why)
     };
     bool of_sentinels = l->options.uri->kind == REDIS_SENTINEL;
     if (g_str_has_prefix(why, "NOAUTH")) {
-        why = of_sentinels ? "it asks for a password: use the option sentinel_credentials=FILE"
-                           : "it asks for a password: use the option credentials=FILE";
+        why = of_sentinels ? "the server asks for a password: use the option sentinel_credentials=FILE"
+                           : "the server asks for a password: use the option credentials=FILE";
     } else if (l->step == LOCATE_AUTH) {
-        why = of_sentinels ? "it refuses this password: correct or leave out sentinel_credentials="
-                           : "it refuses this password: correct or leave out credentials=";
+        why = of_sentinels ? "the server refuses this password: correct or leave out sentinel_credentials="
+                           : "the server refuses this password: correct or leave out credentials=";
     }
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         why = g_str_has_prefix(why, known[i].begin) ? known[i].words : why;
