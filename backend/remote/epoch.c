@@ -112,7 +112,7 @@ static void epoch_announce(struct epoch *e)
     if (epoch_is_closed(e) && !e->announced && (e->lost_data || e->reported_restored)) {
         char *text = epoch_describe_grace(e);
         e->announced = true;
-        log_warning("%s: %s; mounts that are there put back the locks that they have", e->address, text);
+        log_warning("%s: %s; mounts that are there restore the locks that they hold", e->address, text);
         g_free(text);
     } else if (!epoch_is_closed(e) && e->announced) {
         e->announced = false;

@@ -208,10 +208,10 @@ int check_servers(const struct zookeeper *z, char *error, size_t error_size)
         snprintf(error, error_size, "%s: its nodes cannot be made: %s", z->address, zerror(refusal));
         return -EIO;
     }
-    snprintf(
-        error, error_size,
-        "%s: no ZooKeeper server gave a session within %d seconds: are the ports right, do the servers run, and most "
-        "of them? (With the option background the mount waits for them.)",
-        z->address, CHECK_TIME / 1000);
+    snprintf(error, error_size,
+             "%s: no ZooKeeper server gave a session within %d seconds: check the ports, and that most of the servers "
+             "run, or "
+             "mount with the option background, which waits for them",
+             z->address, CHECK_TIME / 1000);
     return -EHOSTUNREACH;
 }

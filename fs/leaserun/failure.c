@@ -55,7 +55,7 @@ int leaserun_failure(const char *name, int error)
         warnx("%s: the daemon of the leasefs has ended: mount it again", name);
         return LEASERUN_EXIT_DAEMON;
     case EPERM:
-        warnx("%s: it is another's, who alone can change it", name);
+        warnx("%s: the lock is another's, and only its holder can change it", name);
         return EX_NOPERM;
     case ENOSPC:
     case EDQUOT:

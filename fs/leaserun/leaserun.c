@@ -226,7 +226,9 @@ static int run(struct leaserun_arguments *arguments)
     size_t taken = 0, count = 0;
     clock_ms began = clock_now();
     struct leaserun_set set;
-    prctl(PR_SET_NAME, arguments->title); /* until it has opened the locks: a ticket shows this process as its holder */
+    if (!arguments->no_fork) { /* until it has opened the locks: a ticket shows this process as its holder */
+        prctl(PR_SET_NAME, arguments->title);
+    }
     struct leaserun_lock *locks = calloc(arguments->count, sizeof *locks);
     int status = locks && leaserun_set_init(&set, locks) == 0 ? find_locks(arguments, locks, &taken, &count) : EX_OSERR;
     if (arguments->wait > 0) {

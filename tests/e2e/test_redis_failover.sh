@@ -101,7 +101,7 @@ it "what is wrong is told when mounting: another name, no Sentinels, a server th
 leasefs_fails "*127.0.0.1:${sentinel_ports[0]}: it knows no master 'other'; *" "redis+sentinel://$LIST/other"
 leasefs_fails "*the Sentinel 127.0.0.1:1: Connection refused; the Sentinel [[]::1]:1: *option background*" \
     "redis+sentinel://127.0.0.1:1,[::1]:1/locks"
-leasefs_fails "*the Sentinel 127.0.0.1:$REDIS_PORT: it is no Sentinel;*" "redis+sentinel://127.0.0.1:$REDIS_PORT/locks"
+leasefs_fails "*the Sentinel 127.0.0.1:$REDIS_PORT: the server is no Sentinel;*" "redis+sentinel://127.0.0.1:$REDIS_PORT/locks"
 leasefs_fails "*the server is a Sentinel, which keeps no keys: mount redis+sentinel://*" "redis://127.0.0.1:${sentinel_ports[0]}"
 
 it "one Sentinel that can be reached is enough, whichever it is; one that stands still costs half a second"
@@ -195,7 +195,7 @@ leasefs_fails "*has no {TAG}: *one hash slot*write redis+cluster://HOST,HOST,HOS
 leasefs_fails "*has no {TAG}: *" "$LIST/?prefix=a{}b"
 leasefs_fails "*has no {TAG}: *" "$LIST" "prefix=a}{b,background"
 leasefs_fails "*give it once*" "$CLUSTER_URI" "prefix={a}"
-leasefs_fails "*it belongs to no Cluster: mount redis://HOST*" "redis+cluster://127.0.0.1:${redis_ports[third]}/?prefix={a}"
+leasefs_fails "*the server belongs to no Cluster: mount redis://HOST*" "redis+cluster://127.0.0.1:${redis_ports[third]}/?prefix={a}"
 leasefs_fails "*it belongs to a Redis Cluster: mount redis+cluster://*" "redis://127.0.0.1:$REDIS_PORT"
 
 it "a mount finds the node of its slot whichever it is told of, and all of its keys are there"

@@ -307,7 +307,7 @@ START_TEST(wrong_password_or_user_is_reported)
 {
     assert_accepted();
     options.conn.password = PASSWORD;
-    assert_refused("its default user has no password: leave out credentials=, or write USER:PASSWORD");
+    assert_refused("the server's default user has no password: leave out credentials=, or write USER:PASSWORD");
     redis_server_do(server, "CONFIG SET requirepass " PASSWORD);
     assert_accepted();
     options.conn.password = NULL;
@@ -570,8 +570,8 @@ START_TEST(server_that_is_no_redis_is_reported)
     } cases[] = {
         {"HTTP/1.1 400 Bad Request\r\n\r\n", "what answers there is not a Redis server"},
         {"", "the server ended the connection"},
-        {"-LOADING Redis is loading the dataset in memory\r\n", "it is still reading its data"},
-        {"-DENIED Redis is running in protected mode\r\n", "it is in protected mode"},
+        {"-LOADING Redis is loading the dataset in memory\r\n", "the server is still reading its data"},
+        {"-DENIED Redis is running in protected mode\r\n", "the server is in protected mode"},
         {"-ERR max number of clients reached\r\n", "raise its setting maxclients"},
         {"-ERR \x1b[31m"
          "strange\r\n",

@@ -553,7 +553,7 @@ START_TEST(server_that_is_in_no_cluster_is_reported)
         fake_redis_rule(tellers[i], "CLUSTER", "-ERR This instance has cluster support disabled\r\n", ALWAYS);
     }
     conn_open_given();
-    CONN_UNTIL(strstr(redis_conn_error(conn), "it belongs to no Cluster: mount redis://HOST"));
+    CONN_UNTIL(strstr(redis_conn_error(conn), "the server belongs to no Cluster: mount redis://HOST"));
 }
 END_TEST
 

@@ -215,9 +215,9 @@ static void locate_on_refused(struct redis_locate *l, const char *why)
     static const struct {
         const char *begin, *words;
     } known[] = {
-        {"ERR This instance has cluster support disabled", "it belongs to no Cluster: mount redis://HOST"},
-        {"ERR unknown command `SENTINEL", "it is no Sentinel"},
-        {"ERR unknown command 'SENTINEL", "it is no Sentinel"},
+        {"ERR This instance has cluster support disabled", "the server belongs to no Cluster: mount redis://HOST"},
+        {"ERR unknown command `SENTINEL", "the server is no Sentinel"},
+        {"ERR unknown command 'SENTINEL", "the server is no Sentinel"},
     };
     bool of_sentinels = l->options.uri->kind == REDIS_SENTINEL;
     if (g_str_has_prefix(why, "NOAUTH")) {
