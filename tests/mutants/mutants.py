@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """mutants: how many bugs that a machine makes do the tests find?
 
+    mutants.py --quick [--seed N] [--count N]
     mutants.py [--seed N] [--count N] [--room ROOM] [--worlds N] [--jobs N] [--budget N] [--out FILE] [--list] [--table]
 
 as root from the build directory; top_srcdir is taken from the environment.  The mutants are made from the seed, evenly
@@ -8,7 +9,8 @@ over the rooms.  Each is built in a copy of the sources (./mutants), and the lay
 one fails: unit tests, message tests, contract tests, simulator, oracle, real system.  Of the first three those run that
 reach the function.  A test must fail twice, or hang four times.  A layer begins no test after its budget of time.
 Prints a table by room, and each survivor with its file, line and change.  With --out a run can be cut: started again, it
-goes on.
+goes on.  With --quick it uses the programs of the build directory as they are, and of each room only a few that take
+seconds (QUICK), for which one failure counts; a line of totals follows.
 """
 import argparse
 import collections
@@ -54,6 +56,33 @@ ROOMS = {
     "fs/options": ([], ["test_command_line.sh"], ""),
     "fs/process": (["memory"], ["test_exec.sh", "test_owner.sh"], ""),
     "fs/sandbox": ([], ["test_sandbox.sh"], "check_sandbox"),
+}
+# Room → the programs of --quick; of a contract test its cases.
+STORE = "acquire|guard over mounts"
+QUICK_BOUND = 20  # s
+QUICK = {
+    "backend": "unit/check_(skiplist|sorted|log|lockspace|remote_ticket)",
+    "backend/lockspace": "unit/check_(lockspace|local$)",
+    "backend/journal": "unit/check_(journal|local)",
+    "backend/local": "unit/check_(local|journal)",
+    "backend/remote": "unit/check_(remote_ticket|redis_(bounds|survive|model))|contract_redis$",
+    "backend/redis": "unit/check_redis_(check|format|bounds|survive|model)|contract_redis$",
+    "backend/redis/conn": "unit/check_redis_(uri|conn_wait|system|conn_faults)",
+    "backend/redis/script": "unit/check_redis_(format|bounds|survive|model)|contract_redis$",
+    "backend/redlock": "unit/check_redlock",
+    "backend/redlock/script": "unit/check_redlock$|contract_redlock",
+    "backend/zookeeper": "contract_zookeeper",
+    "backend/postgresql": "contract_postgresql",
+    "fs": "message/|unit/check_(options|owner)",
+    "fs/control": "message/check_control",
+    "fs/daemon": "unit/check_(spin|follow)",
+    "fs/hold": "message/",
+    "fs/kernel": "message/|unit/check_nametable",
+    "fs/leaserun": "unit/check_leaserun",
+    "fs/ops": "message/",
+    "fs/options": "unit/check_options",
+    "fs/process": "unit/check_(owner|walk|connection)",
+    "fs/sandbox": "unit/check_sandbox",
 }
 SIMULATOR = "tests/sim/sim"
 MEASURED = 30  # worlds, to know how long one takes
@@ -175,12 +204,23 @@ class Judge:
                     options[3] = str(self.arguments.worlds // len(chosen))
                 yield layer, name, program, options
 
+    def attempt(self, layer, key, command, options, directory):
+        """How it fails, and what it says then; an empty string if it passes."""
+        bound = 60 + 5 * self.seconds[key] * (int(options[3]) / MEASURED if layer == "simulator" else 1)
+        for _ in range(1 if layer == "simulator" else 2):  # or was it the machine?
+            failure, line = self.tree.run(command, bound, directory, **BOUNDED)
+            if failure == "hung":
+                failure, line = self.tree.run(command, bound, directory, **BOUNDED)
+            if not failure:
+                break
+        return failure, line
+
     def judge(self, mutant):
         """(layer, how, what found it); the layer is "alive" if nothing did."""
         tree = self.tree
         directory = os.path.join(TREE, "worker", threading.current_thread().name)
         shutil.rmtree(directory, ignore_errors=True)
-        text, (start, end, new) = read(os.path.join(TREE, mutant.file)), mutant.change
+        text, (start, end, new) = read(os.path.join(tree.sources, mutant.file)), mutant.change
         new = tree.compile(mutant.file, text[:start] + new + text[end:], directory)
         if not new:
             return "compiler", "failed", ""
@@ -195,18 +235,33 @@ class Judge:
                 command = [made[0], *options]
             if not all(made):
                 return "compiler", "failed", program
-            bound = 60 + 5 * self.seconds[key] * (int(options[3]) / MEASURED if layer == "simulator" else 1)
-            for _ in range(1 if layer == "simulator" else 2):  # or was it the machine?
-                failure, line = tree.run(command, bound, directory, **BOUNDED)
-                if failure == "hung":
-                    failure, line = tree.run(command, bound, directory, **BOUNDED)
-                if not failure:
-                    break
+            failure, line = self.attempt(layer, key, command, options, directory)
             if failure:
                 self.kills[mutant.file, key] += 1
                 self.kills[mutant.room, key] += 1
                 return layer, failure, f"{key}: {line}"
         return "alive", "", ""
+
+
+class Quick(Judge):
+    """Only the programs of QUICK, which passed in the build directory."""
+
+    def prepare(self, rooms):
+        programs = [p for p in self.tree.programs() if not p.endswith(("_example", "_wait", "_tls"))]
+        self.programs = {room: sorted(filter(re.compile(QUICK[room]).search, programs), key=lambda p: "contract" in p)
+                         for room in rooms}
+        self.tree.build(sorted(set(sum(self.programs.values(), []))))
+
+    def attempt(self, layer, key, command, options, directory):
+        return self.tree.run(command, QUICK_BOUND, directory, **BOUNDED)
+
+    def runs(self, mutant):
+        for program in self.programs[mutant.room]:
+            if mutant.room == "fs/leaserun" and mutant.file[:-2] + ".o" not in self.tree.links[program]:
+                continue  # it is not in the library
+            cases = [f"CK_RUN_CASE={case}" for case in STORE.split("|")] if "contract" in program else [None]
+            for case in cases:
+                yield self.layer(program), program, program, [case] if case else []
 
 
 def table(rows):
@@ -236,6 +291,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=600)
     parser.add_argument("--room", default="")
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--worlds", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--bound", type=int, default=300, help="seconds for one test without a mutant")
@@ -259,7 +315,8 @@ def main():
         row = rows.get(mutant.number)
         if row and [row[key] for key in ("file", "line", "old", "new")] != [mutant.file, mutant.line, mutant.old, mutant.new]:
             del rows[mutant.number]
-    judge = Judge(Tree(TREE, arguments.jobs), arguments)
+    judge = Quick(Tree(os.getcwd(), arguments.jobs, copies=False), arguments) if arguments.quick else Judge(
+        Tree(TREE, arguments.jobs), arguments)
     judge.prepare(sorted({mutant.room for mutant in chosen}))
     lock = threading.Lock()
 
@@ -278,6 +335,10 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         list(pool.map(one, [mutant for mutant in chosen if mutant.number not in rows]))
     table([rows[number] for number in sorted(rows)])
+    if arguments.quick:
+        layers = collections.Counter(row["layer"] for row in rows.values())
+        print(f"{len(rows)} mutants: {len(rows) - layers['compiler'] - layers['alive']} killed, {layers['alive']} alive, "
+              f"{layers['compiler']} not compiled")
     return 0
 
 

@@ -73,8 +73,18 @@ def run(command, directory, timeout, environment):
 
 
 class Tree:
-    def __init__(self, root, jobs):
-        self.root, self.jobs = root, jobs
+    """Without `copies` it is the build directory itself, in which nothing is exchanged: a mutant is linked elsewhere."""
+
+    def __init__(self, root, jobs, copies=True):
+        self.root, self.jobs, self.sources = root, jobs, root if copies else TOP
+        if copies:
+            self.copy(root)
+        self.links = {}
+        self.reach = {}  # name → file → ({lines}, [(first, last) of a function])
+        self.find_compiler()
+
+    @staticmethod
+    def copy(root):
         files = subprocess.run(["git", "-C", TOP, "ls-files"], capture_output=True, text=True, check=True).stdout.split("\n")
         for file in filter(None, files):
             target, source = os.path.join(root, file), os.path.join(TOP, file)
@@ -87,9 +97,10 @@ class Tree:
         if not os.path.exists(os.path.join(root, "Makefile")):
             subprocess.run(["./configure", "-q", "--disable-hardening", "CFLAGS=" + FLAGS], cwd=root, check=True,
                            capture_output=True)
-        self.links = {}
-        self.reach = {}  # name → file → ({lines}, [(first, last) of a function])
-        line = self.make(["-n", "V=1", "-W", "backend/clock.c", "backend/clock.o"]).replace("\\\n", " ")
+
+    def find_compiler(self):
+        clock = os.path.relpath(os.path.join(self.sources, "backend/clock.c"), self.root)
+        line = self.make(["-n", "V=1", "-W", clock, "backend/clock.o"]).replace("\\\n", " ")
         words = shlex.split(next(part for part in re.split(r"&&|\n|;", line) if " -c " in part))
         self.compiler = [w for w in words[:words.index("-c")] if w != "ccache"]
         for option in ("-MT", "-MF"):
@@ -130,9 +141,9 @@ class Tree:
             write(source[:-4] + ".inc", "".join(lines))
             file = os.path.dirname(file) + ".c"
             source = os.path.join(directory, file)
-            text = read(os.path.join(self.root, file))
+            text = read(os.path.join(self.sources, file))
         write(source, text)
-        made = subprocess.run([self.compiler[0], "-iquote", directory, *self.compiler[1:], "-O0", "-c", source, "-o",
+        made = subprocess.run([self.compiler[0], "-iquote", directory, *self.compiler[1:], "-O0", "-w", "-c", source, "-o",
                                source[:-2] + ".o"], cwd=self.root, capture_output=True)
         return None if made.returncode else source[:-2] + ".o"
 
@@ -154,7 +165,7 @@ class Tree:
         """A word NAME=VALUE of the command is put into the environment."""
         more.update(word.split("=", 1) for word in command if re.match(r"[A-Z_]+=", word))
         command = [word for word in command if not re.match(r"[A-Z_]+=", word)]
-        environment = dict(os.environ, top_srcdir=self.root, top_builddir=self.root, CK_TIMEOUT_MULTIPLIER="2", ASAN_OPTIONS="",
+        environment = dict(os.environ, top_srcdir=self.sources, top_builddir=self.root, CK_TIMEOUT_MULTIPLIER="2", ASAN_OPTIONS="",
                            LEASEFS=os.path.join(directory, "leasefs"), LEASERUN=os.path.join(directory, "leaserun"), **more)
         return run(command, self.root, timeout, environment)
 
