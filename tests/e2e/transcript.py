@@ -34,7 +34,7 @@ def blocks(document):
 
 
 def same(text):
-    for pattern, mark in ((r"[ \t]+", " "), (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "T"), (r"\b(pid|vm) \d+", r"\1 N"), (r"\d+\.\d{3}\b", "S"), (r"\bfor \d+\.\ds", "for S"),
+    for pattern, mark in ((r"[ \t]+", " "), (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "T"), (r"\b(pid|vm)([ :])\d+", r"\1\2N"), (r"\d+\.\d{3}\b", "S"), (r"\bfor \d+\.\ds", "for S"),
                           (r"\d{4,}", "N")):
         text = re.sub(pattern, mark, text)
     return text
