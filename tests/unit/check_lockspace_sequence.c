@@ -314,7 +314,6 @@ START_TEST(a_name_stays_refused_for_a_delay_after_its_holder_was_lost)
     lock_world_reported(w, "");
     lock_world_tick(w, WORLD_TTL + 300);
     lock_world_reported(w, "granted B; ");
-    ck_assert_uint_eq(lock_world_stat(w, "q/a").holders, 1);
     ck_assert_uint_eq(lockspace_counts(w->space).locks, 1);
 }
 END_TEST
@@ -404,6 +403,7 @@ START_TEST(a_lost_ticket_keeps_its_place_for_the_delay)
     ck_assert_uint_eq(lock_world_stat(w, "q").holders, 0);
     lock_world_tick(w, WORLD_TTL + 300);
     lock_world_reported(w, "granted B; ");
+    ck_assert_uint_eq(lock_world_stat(w, "q").holders, 1);
 }
 END_TEST
 

@@ -105,6 +105,36 @@ START_TEST(repeated_lines_are_left_out_and_counted)
 }
 END_TEST
 
+START_TEST(each_kind_of_line_is_counted)
+{
+    for (int i = 0; i < 1000; i++) {
+        log_info("lock %d has ended", i);
+        log_info("lock %d has begun", i);
+    }
+    g_autofree char *text = reported();
+    ck_assert_uint_eq(count(text, "has ended\n"), 100);
+    ck_assert_uint_eq(count(text, "has begun\n"), 100);
+}
+END_TEST
+
+START_TEST(new_kind_replaces_the_oldest)
+{
+    char formats[33][16];
+    for (size_t kind = 0; kind < G_N_ELEMENTS(formats); kind++) {
+        g_snprintf(formats[kind], sizeof formats[kind], "kind %zu: %%d", kind);
+        for (int i = 0; i < 102; i++) {
+            log_info(formats[kind], i);
+        }
+        now++;
+    }
+    log_info(formats[1], 0);
+    g_autofree char *text = reported();
+    ck_assert_uint_eq(count(text, "that were left out"), 1);
+    ck_assert_uint_eq(count(text, "lines like \"kind 0: 100\" that were left out: 2\n"), 1);
+    ck_assert_uint_eq(count(text, "kind 1: "), 101);
+}
+END_TEST
+
 START_TEST(audit_and_debug_are_never_left_out)
 {
     log_set_level(LOG_LEVEL_DEBUG);
@@ -147,6 +177,8 @@ static Suite *log_suite(void)
     tcase_add_checked_fixture(lines, set_up, tear_down);
     tcase_add_test(lines, levels_are_reported_up_to_the_one_that_is_set);
     tcase_add_test(lines, repeated_lines_are_left_out_and_counted);
+    tcase_add_test(lines, each_kind_of_line_is_counted);
+    tcase_add_test(lines, new_kind_replaces_the_oldest);
     tcase_add_test(lines, audit_and_debug_are_never_left_out);
     tcase_add_test(lines, journal_gets_the_level_as_a_prefix);
     suite_add_tcase(suite, lines);
