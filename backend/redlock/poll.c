@@ -154,7 +154,7 @@ static void poll_free(struct redlock_poll *poll)
     g_free(poll);
 }
 
-/* A server that is out of memory votes "full". */
+/* A server that is out of memory votes "full".  A refusal is an error reply, whose text is never NULL. */
 static void poll_take(struct redlock_ballot *ballot, const struct redis_answer *answer)
 {
     const redisReply *reply = answer->reply;
@@ -162,7 +162,7 @@ static void poll_take(struct redlock_ballot *ballot, const struct redis_answer *
     ballot->sent = answer->sent;
     ballot->repeated = answer->repeated;
     ballot->held_off = redlock_node_held_off(&ballot->poll->r->nodes[ballot - ballot->poll->ballots]) > 0;
-    if (answer->outcome == REMOTE_REFUSED && reply && reply->str && strstr(reply->str, "OOM ")) {
+    if (answer->outcome == REMOTE_REFUSED && strstr(reply->str, "OOM ")) {
         ballot->words = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
         g_ptr_array_add(ballot->words, g_bytes_new_static("full", strlen("full")));
     } else if (answer->outcome == REMOTE_ANSWERED && reply->type == REDIS_REPLY_ARRAY) {
