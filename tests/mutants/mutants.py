@@ -218,7 +218,7 @@ class Judge:
     def judge(self, mutant):
         """(layer, how, what found it); the layer is "alive" if nothing did."""
         tree = self.tree
-        directory = os.path.join(TREE, "worker", threading.current_thread().name)
+        directory = os.path.join(TREE, "worker", f"{os.getpid()}-{threading.get_ident()}")
         shutil.rmtree(directory, ignore_errors=True)
         text, (start, end, new) = read(os.path.join(tree.sources, mutant.file)), mutant.change
         new = tree.compile(mutant.file, text[:start] + new + text[end:], directory)
