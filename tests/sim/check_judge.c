@@ -1432,6 +1432,22 @@ static void good_guard_of_a_record_lock(struct world *w)
     attribute(w, SHELL, reads(w, SHELL), "user.lease.token", "7");
 }
 
+/* Who has unlocked a broken lock holds no more, though a guard may run. */
+static void good_unlocked_after_a_break(struct world *w)
+{
+    uint64_t before = flocks(w, SHELL, 0, 0);
+    does(w, BY(SHELL, before, SETXATTR, .target = "user.lease.guard", .value = "2", .size = 1), 0);
+    does(w, BY(SHELL, before, CLOSE), 0);
+    passes(w, JUDGE_SECOND);
+    uint64_t file = flocks(w, CHILD, 0, 0);
+    passes(w, JUDGE_SECOND);
+    does(w, ON(OTHER, "L", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1), 0);
+    does(w, BY(CHILD, file, FUNLOCK), 0);
+    flocks(w, OTHER, 0, 0);
+    attribute(w, CHILD, file, "user.lease.state", "free");
+    does(w, BY(CHILD, file, FSYNC), 0);
+}
+
 static void bad_token_grows(struct world *w)
 {
     attribute(w, SHELL, exclusive(w, SHELL, 0), "user.lease.token", "7");
@@ -2350,6 +2366,7 @@ static const struct {
     {bad_guard, JUDGE_GUARD},
     {good_guard, JUDGE_RULES},
     {good_guard_of_a_record_lock, JUDGE_RULES},
+    {good_unlocked_after_a_break, JUDGE_RULES},
     {good_probe_of_a_guard, JUDGE_RULES},
     {bad_token_grows, JUDGE_TOKEN_GROWS},
     {bad_token_reused, JUDGE_TOKEN_REUSED},

@@ -216,7 +216,7 @@ static bool look_has_closed(const struct judge *judge, const struct call *call)
 static void look_says_lost(struct judge *judge, const struct call *call)
 {
     struct hold *own = look_own(call);
-    if (!own || own->claim.kind == KIND_TICKET) {
+    if (!own || own->released || own->claim.kind == KIND_TICKET) {
         return;
     }
     bool another = false; /* of the process, which has lost that one: the kernel does not tell which is asked about */
