@@ -113,6 +113,21 @@ static void scene_broken(const struct scene *s)
     }
 }
 
+/* The server forgets when two believe that they hold: the earlier one, which was cut off, must not take the lock from
+ * the later one by restoring it first, or last. */
+static void scene_restored(const struct scene *s)
+{
+    int64_t until = s->plan->options.ttl / 3 * WORLD_MS; /* as in faults.c */
+    scene_take(s, HOLDER, 50 * WORLD_MS);
+    scene_strike(s, FAULT_TWO_RESTORE, scene_soon(), 0);
+    scene_take(s, OTHER, until / 4);
+    for (int i = 0; i < 3; i++) {
+        scene_look(s, OTHER, PLAN_STATE, i ? 300 * WORLD_MS : until + 100 * WORLD_MS);
+        scene_add(s, OTHER, ACT_FSYNC, WORLD_MS);
+        scene_look(s, HOLDER, PLAN_STATE, WORLD_MS);
+    }
+}
+
 /* A waiter has undone a try at servers that were busy; they carry that out when it holds by another try. */
 static void scene_undone(const struct scene *s)
 {
@@ -166,5 +181,9 @@ void finale_add(struct plan *plan)
         scene_back(&s);
     } else {
         scene_broken(&s);
+    }
+    if (store == MOUNT_REDIS) {
+        scene_begin(&s);
+        scene_restored(&s);
     }
 }
