@@ -2147,6 +2147,27 @@ static void good_release_undone_by_a_failover(struct world *w)
     exclusive(w, OTHER, EEXIST);
 }
 
+/* What ended a lock before its answer came. */
+static void good_grant_behind_a_step_of_the_clock(struct world *w)
+{
+    uint64_t file = reads(w, REMOTE);
+    uint64_t waits = begin(w, BY(REMOTE, file, FLOCK));
+    trouble(w, JUDGE_CLOCK, JUDGE_ALL, true);
+    flocks(w, SHELL, 0, 0);
+    end(w, waits, 0);
+}
+
+static void good_read_from_another_master(struct world *w)
+{
+    is_moved(w);
+    uint64_t file = reads(w, STRANGER);
+    trouble(w, JUDGE_AWAY, 0, true);
+    does(w, ON(REMOTE, "L", OPEN, .flags = JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, .mode = 0600), 0);
+    trouble(w, JUDGE_AWAY, 0, false);
+    passes(w, JUDGE_SECOND);
+    end_with(w, begin(w, BY(STRANGER, file, READ)), 0, "");
+}
+
 static void good_restored_too_late(struct world *w)
 {
     uint64_t mine = flocks(w, REMOTE, 0, 0);
@@ -2395,6 +2416,8 @@ static const struct {
     {good_broken_while_cut_off, JUDGE_RULES},
     {bad_broken_while_cut_off, JUDGE_LOSS},
     {good_release_undone_by_a_failover, JUDGE_RULES},
+    {good_grant_behind_a_step_of_the_clock, JUDGE_RULES},
+    {good_read_from_another_master, JUDGE_RULES},
     {good_restored_too_late, JUDGE_RULES},
     {bad_granted_while_restored, JUDGE_EXCLUSIVE},
     {bad_granted_while_away, JUDGE_EXCLUSIVE},

@@ -301,7 +301,8 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
             return;
         }
         if (own || judge_call_is_late(judge, call, call->name) || !call->handle || call_is_by_another(call) ||
-            call->handle->spent || call->handle->had || call->handle->locked || call->handle->opener != call->process) {
+            call->handle->spent || call->handle->had || call->handle->locked || call->handle->too_large ||
+            call->handle->opener != call->process) {
             hold->may_end = answer->when; /* perhaps it has only renewed another */
             hold->begun = answer->when;
             hold->origin = own ? own->origin : hold->origin;

@@ -820,7 +820,7 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
     hold->uncertain = hold->uncertain || astray || when < hold->name->late_break;
     for (guint i = 0; i < hold->name->holds->len; i++) {
         const struct hold *other = hold->name->holds->pdata[i];
-        bool taken = hold->may_end < when || hold->pending || astray; /* perhaps, before its answer came */
+        bool taken = hold->may_end < when || hold->pending || hold->uncertain; /* perhaps, before its answer came */
         if (other == hold || taken || !judge_hold_certain(judge, other, when)) {
             continue;
         }

@@ -490,8 +490,7 @@ static void look_read(struct judge *judge, const struct call *call, const struct
 
 static void look_content(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
-    const struct hold *only =
-        judge_call_is_late(judge, call, call->name) ? NULL : name_only(judge, call->name, call->call.when);
+    const struct hold *only = look_only(judge, call);
     if (call->handle && call->handle->ticket) {
         if (answer->size > 10) {
             const char *end = memchr(answer->value, '\n', answer->size);
