@@ -13,12 +13,15 @@
 #include "tests/sim/world.h"
 
 #define SCENE_NAME 2       /* "c": few worlds use it much */
+#define SCENE_DELAYED 6    /* "e/z" */
+#define SCENE_DIRECTORY 3  /* "e" */
 #define SCENE_LONGEST 8000 /* ms that are waited at most for the end of earlier faults, and of their terms */
 
 enum actor { HOLDER, OTHER, THIRD, ACTORS };
 
 struct scene {
     struct plan *plan;
+    unsigned name; /* of plan_names */
     struct {
         unsigned mount, program;
     } actors[ACTORS];
@@ -31,7 +34,7 @@ static struct act *scene_add(const struct scene *s, enum actor actor, enum act_k
                             .mount = s->actors[actor].mount,
                             .program = s->actors[actor].program,
                             .delay = MAX(delay, 1),
-                            .name = SCENE_NAME,
+                            .name = s->name,
                             .end = INT64_MAX};
     g_array_append_val(s->plan->acts, act);
     return &g_array_index(s->plan->acts, struct act, s->plan->acts->len - 1);
@@ -113,6 +116,26 @@ static void scene_broken(const struct scene *s)
     }
 }
 
+/* A lock-delay is not that of a lock that its holder gives back: the next one need not wait for it. */
+static void scene_given_back(const struct scene *s)
+{
+    scene_add(s, OTHER, ACT_MKDIR, WORLD_MS)->name = SCENE_DIRECTORY;
+    struct act *delay = scene_add(s, OTHER, ACT_SETXATTR, WORLD_MS);
+    delay->attribute = PLAN_DELAY;
+    delay->name = SCENE_DIRECTORY - 1; /* of those below the top */
+    delay->value = 4;                  /* 3 s */
+    for (int i = 0; i < 2; i++) {
+        scene_open(s, HOLDER, O_CREAT | O_RDONLY, 300 * WORLD_MS);
+        scene_add(s, HOLDER, ACT_FLOCK, WORLD_MS)->flags = LOCK_EX | LOCK_NB;
+        scene_open(s, THIRD, O_CREAT | O_RDONLY, 300 * WORLD_MS);
+        scene_add(s, THIRD, ACT_FLOCK, WORLD_MS)->flags = LOCK_EX;
+        for (enum actor actor = HOLDER; actor < ACTORS; actor += THIRD) {
+            scene_add(s, actor, ACT_FUNLOCK, 300 * WORLD_MS);
+            scene_add(s, actor, ACT_CLOSE, WORLD_MS);
+        }
+    }
+}
+
 /* The server forgets when two believe that they hold: the earlier one, which was cut off, must not take the lock from
  * the later one by restoring it first, or last. */
 static void scene_restored(const struct scene *s)
@@ -169,7 +192,7 @@ void finale_add(struct plan *plan)
         return;
     }
     unsigned first = world_below(plan->mounts);
-    struct scene s = {.plan = plan};
+    struct scene s = {.plan = plan, .name = SCENE_NAME};
     for (enum actor actor = HOLDER; actor < ACTORS; actor++) {
         s.actors[actor].mount = (first + actor) % plan->mounts;
         s.actors[actor].program = PLAN_PROGRAMS - 1 - (actor == THIRD);
@@ -182,8 +205,9 @@ void finale_add(struct plan *plan)
     } else {
         scene_broken(&s);
     }
-    if (store == MOUNT_REDIS) {
+    if (one) {
         scene_begin(&s);
-        scene_restored(&s);
+        s.name = store == MOUNT_ZOOKEEPER ? SCENE_DELAYED : SCENE_NAME;
+        (store == MOUNT_ZOOKEEPER ? scene_given_back : scene_restored)(&s);
     }
 }

@@ -571,7 +571,8 @@ static int64_t call_free_since(const struct judge *judge, const struct call *cal
 static bool call_is_delayed(const struct judge *judge, const struct call *call, int64_t from)
 {
     const struct hold *ticket = call->handle->ticket;
-    return ticket ? queue_is_delayed(judge, ticket->name, from) : name_is_delayed(judge, call->name, from);
+    return ticket ? queue_is_delayed(judge, ticket->name, from)
+                  : name_is_delayed_for(judge, call->name, from, call->attempt);
 }
 
 /* Does the guard of a holder that was broken refuse the lock to everybody, that holder too? */

@@ -357,14 +357,15 @@ void judge_hold_expect_report(struct judge *judge, const struct hold *hold)
 
 /* --- lock-delay --------------------------------------------------------------------------- */
 
-static bool name_is_delayed_by(const struct judge *judge, const struct name *name, int64_t delay, int64_t from)
+static bool name_is_delayed_by(const struct judge *judge, const struct name *name, int64_t delay, int64_t from,
+                               const struct hold *claimed)
 {
     bool delayed =
         name->last_ended >= 0 && (!name->last_released || name->last_broken) && name->last_ended + delay >= from;
     for (guint i = 0; delay && !delayed && i < name->holds->len; i++) {
         const struct hold *hold = name->holds->pdata[i];
         int64_t over = judge_hold_end_at_latest(judge, hold);
-        delayed = over == JUDGE_NEVER ? !judge_hold_certain(judge, hold, judge->now)
+        delayed = over == JUDGE_NEVER ? hold != claimed && !judge_hold_certain(judge, hold, judge->now)
                                       : (!hold->released || hold->broken) && over + delay >= from;
     }
     return delay && delayed;
@@ -372,12 +373,17 @@ static bool name_is_delayed_by(const struct judge *judge, const struct name *nam
 
 bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t from)
 {
-    return name_is_delayed_by(judge, name, judge_parent((struct judge *)judge, name)->delay, from);
+    return name_is_delayed_for(judge, name, from, NULL);
+}
+
+bool name_is_delayed_for(const struct judge *judge, const struct name *name, int64_t from, const struct hold *claimed)
+{
+    return name_is_delayed_by(judge, name, judge_parent((struct judge *)judge, name)->delay, from, claimed);
 }
 
 bool queue_is_delayed(const struct judge *judge, const struct name *queue, int64_t from)
 {
-    return name_is_delayed_by(judge, queue, queue->delay, from);
+    return name_is_delayed_by(judge, queue, queue->delay, from, NULL);
 }
 
 void name_begin_delay(struct judge *judge, struct name *name, int64_t when)

@@ -338,6 +338,8 @@ void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token);
 struct hold *name_only(const struct judge *judge, const struct name *name, int64_t from);
 /* May the name be refused, since `from`, for its directory's lock-delay? */
 bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t from);
+/* The same for who waits for `claimed`, which it has not had yet. */
+bool name_is_delayed_for(const struct judge *judge, const struct name *name, int64_t from, const struct hold *claimed);
 /* The same of its tickets. */
 bool queue_is_delayed(const struct judge *judge, const struct name *queue, int64_t from);
 /* Is a break of its holder pending? */
