@@ -1432,6 +1432,19 @@ static void good_guard_of_a_record_lock(struct world *w)
     attribute(w, SHELL, reads(w, SHELL), "user.lease.token", "7");
 }
 
+/* Its holder locks anew while the guard runs: the name has the token of the guard first, and then that of the new lock.
+ */
+static void good_lock_beside_a_guard(struct world *w)
+{
+    uint64_t file = flocks(w, SHELL, JUDGE_SHARE, 0), idle = reads(w, OTHER);
+    does(w, BY(SHELL, file, SETXATTR, .target = "user.lease.guard", .value = "2", .size = 1), 0);
+    does(w, ON(CHILD, "L", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1), 0);
+    does(w, BY(SHELL, file, FLOCK, .flags = JUDGE_SHARE), 0);
+    attribute(w, OTHER, idle, "user.lease.token", "7");
+    passes(w, 5 * JUDGE_SECOND);
+    attribute(w, OTHER, idle, "user.lease.token", "8");
+}
+
 /* Who has unlocked a broken lock holds no more, though a guard may run. */
 static void good_unlocked_after_a_break(struct world *w)
 {
@@ -2387,6 +2400,7 @@ static const struct {
     {bad_guard, JUDGE_GUARD},
     {good_guard, JUDGE_RULES},
     {good_guard_of_a_record_lock, JUDGE_RULES},
+    {good_lock_beside_a_guard, JUDGE_RULES},
     {good_unlocked_after_a_break, JUDGE_RULES},
     {good_probe_of_a_guard, JUDGE_RULES},
     {bad_token_grows, JUDGE_TOKEN_GROWS},

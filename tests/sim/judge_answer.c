@@ -132,8 +132,7 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
                 name_only(judge, call->name, request->when) == hold) {
                 hold->claim.handle->released = judge->now;
             }
-            /* a guard goes on when its process gives up record locks: until nobody has the file open */
-            int64_t guard = breaks || releases || hold->broken ? name_guard(judge, hold->name) : 0;
+            int64_t guard = breaks || releases ? name_guard(judge, hold->name) : 0;
             /* a master that another replaces takes it along, and its holder, who has not heard of it, restores the lock
              */
             bool undone = (breaks || releases) && judge->options.moves && !once && hold->claim.mount != request->mount;

@@ -329,8 +329,10 @@ void judge_call_hides_ends(struct judge *judge, const struct call *call)
 void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int64_t ended, bool released)
 {
     struct name *name = hold->name;
+    /* a guard goes on when the holder of a broken lock unlocks, or locks anew: until nobody has the file open */
+    int64_t guard = hold->broken ? name_guard(judge, name) : 0;
     hold->may_end = MIN(hold->may_end, may_end);
-    hold->ended = MIN(hold->ended, ended);
+    hold->ended = MIN(hold->ended, guard ? MAX(ended, judge->now + guard) : ended);
     hold->released = released;
     bool reported = hold->begun != JUDGE_NEVER && hold->ended != JUDGE_NEVER && !name->foreign && name->watches->len &&
                     !hold_is_hidden(judge, hold);
