@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """planted: bugs put on purpose into a copy of one source at a time, and how many worlds it takes to catch each.
 
+Some no world can show: another test program must catch them.
+
     planted.py [--seeds N] [--only WORD] [--bugs N,…] [--quick]
     planted.py --check
 
@@ -21,7 +23,8 @@ TOP = os.environ.get("top_srcdir", os.path.join(os.path.dirname(os.path.abspath(
 JOBS = int(os.environ.get("SIM_JOBS", "2"))
 STORES = {"m": "memory", "l": "local", "s": "sync", "r": "redis", "z": "zookeeper", "w": "sentinel", "q": "redlock"}
 
-# store (+: few worlds catch it), file, what stands there (once), what is put there
+# Store (+: few worlds catch it), file, what stands there (once), what is put there.  In place of a store: the test program
+# that must catch it, and the test case of it, or the script that runs the program.
 BUGS = r"""
 m+|backend/lockspace/grant.c|if (t->head.fence < q->granted && t->entry->type != ENTRY_SEQUENCE)|if (false)
 m|backend/lockspace/grant.c|if (lost && delay > 0 && t->head.held|if (false && delay > 0 && t->head.held
@@ -95,9 +98,16 @@ m+|backend/lockspace/grant.c|    if (guard == 0) {|    if (true) {
 r+|backend/redis/script/revoke.lua|  if left > 0 then|  if false then
 w|backend/remote/epoch.c|    int64_t longest = e->own_term;|    int64_t longest = 0;
 r|backend/redis/script/release.lua|grant()\nfinish()\nreturn found|finish()\nreturn found
-r|backend/redis/script/enter.lua|  closes = not same_life or state|  closes = state
+tests/unit/check_redis_grace:grace|backend/redis/script/enter.lua|  closes = not same_life or state|  closes = state
 r|backend/remote/update.c|    t->due = renewals[i].due > 0 ? now + renewals[i].due : CLOCK_NEVER;|    t->due = CLOCK_NEVER;
 r|backend/redis/script/common.lua|  if closed and not blocker then return '' end|  if false then return '' end
+leasefs:tests/e2e/test_restart.sh|fs/hold/update.c|    if (hold->inherited) {\n        hold_store(fs, hold);|    if (false) {\n        hold_store(fs, hold);
+tests/message/check_survive:survive|fs/hold/resume.c|            return process->uid == hold->uid \\|\\| process->uid == 0 \\|\\| who == hold->owner \\|\\| opened;\n        }\n    }\n    return false;|            (void)opened;\n        }\n    }\n    return true;
+tests/message/check_survive:survive|fs/hold/resume.c|    } else if (!survivor) {\n        request_reply(r, -EBUSY);|    } else if (false) {\n        request_reply(r, -EBUSY);
+tests/message/check_survive:survive|fs/hold/resume.c|hold->ticket->fence == r->resume.token|hold->ticket->fence >= r->resume.token
+tests/contract/contract_redis:faults|backend/remote/background.c|    request->done = NULL;\n    request->ttl = 0;\n    remote_request_send(request, NULL, background_on_released, ttl);|    request->done = NULL;\n    remote_request_finish(request, answer->result);\n    background_send_next(r);
+tests/contract/contract_redis:survive|backend/redis/script/uncontended_release.lua| == UNCONTENDED .. ticket and not another then| == UNCONTENDED .. ticket then
+r|backend/redis/script/reclaim.lua|      if at > number and call(|      if false and call(
 q|backend/redlock/recover.c|kind < BACKEND_LEASE \\|\\| kind > BACKEND_FCNTL|kind < BACKEND_LEASE \\|\\| kind > BACKEND_LEASE
 """
 
@@ -108,7 +118,31 @@ def bugs():
         yield [part.replace("\\\\|", "|").replace("\\|", "|").replace("\\n", "\n") for part in parts]
 
 
-def run(program, store, seeds, first=1):
+def build(program, file, text):
+    """planted/program: the program with that text in place of the file."""
+    shutil.rmtree("planted", ignore_errors=True)
+    os.makedirs("planted")
+    os.environ["CCACHE_DISABLE"] = "1"  # it does not notice that another file is included now
+    source = file
+    if file.endswith(".lua"):
+        include, source = os.path.join("planted", file[:-4] + ".inc"), os.path.dirname(file) + ".c"
+        os.makedirs(os.path.dirname(include), exist_ok=True)
+        with open(include, "w") as out:
+            for line in text.splitlines():
+                out.write('"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"\n')
+        text = read_source(source)
+    with open("planted/source.c", "w") as out:
+        out.write(text)
+    flags = shlex.split(os.environ["SIM_COMPILE"])
+    subprocess.run(flags + ["-w", "-O0", "-g0", "-c", "planted/source.c", "-o", "planted/source.o"], check=True)
+    name = re.sub(r"\W", "_", program)
+    with open("planted/link.mk", "w") as out:
+        out.write(f"include Makefile\nplanted/program: {program}\n\t$(CC) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $({name}_LDFLAGS)"
+                  f" $(LDFLAGS) -o $@ planted/source.o $(filter-out {source[:-2]}.o,$({name}_OBJECTS)) $({name}_LDADD) $(LIBS)\n")
+    subprocess.run(["make", "-s", "-f", "planted/link.mk", "planted/program"], check=True)
+
+
+def run_worlds(program, store, seeds, first):
     """rule → the first seed that breaks it."""
     text = subprocess.run([program, "-n", str(seeds), "-f", str(first), "-s", STORES[store], "-o", "300", "-q", "-j", str(JOBS)],
                           capture_output=True, text=True).stdout
@@ -118,25 +152,36 @@ def run(program, store, seeds, first=1):
     return found
 
 
-def build(file, text):
-    """The simulator with that text in place of the file."""
-    shutil.rmtree("planted", ignore_errors=True)
-    os.makedirs("planted")
-    flags = shlex.split(os.environ["SIM_COMPILE"])
-    os.environ["CCACHE_DISABLE"] = "1"  # it does not notice that another file is included now
-    if file.endswith(".lua"):
-        include = os.path.join("planted", file[:-4] + ".inc")
-        os.makedirs(os.path.dirname(include), exist_ok=True)
-        with open(include, "w") as out:
-            for line in text.splitlines():
-                out.write('"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"\n')
-        with open(os.path.join(TOP, os.path.dirname(file) + ".c")) as source:
-            text = source.read()
-    with open("planted/source.c", "w") as out:
-        out.write(text)
-    subprocess.run(flags + ["-w", "-O0", "-g0", "-c", "planted/source.c", "-o", "planted/source.o"], check=True)
-    link = shlex.split(os.environ["SIM_LINK"])
-    subprocess.run(link + ["-o", "planted/sim", "planted/source.o"] + shlex.split(os.environ["SIM_OBJECTS"]), check=True)
+def catch_by_worlds(store, sound, seeds, largest):
+    """The rule that a world breaks, and how many worlds it takes; or None."""
+    first, step = 1, 10
+    while first <= seeds:
+        broken = run_worlds("planted/program", store, step, first)
+        if broken and (store, first) not in sound:
+            sound[store, first] = run_worlds("tests/sim/sim", store, step, first)
+        broken = {rule: seed for rule, seed in broken.items() if rule not in sound[store, first]}
+        if broken:
+            return min(broken.items(), key=lambda item: item[1])
+        first, step = first + step, min(2 * step, largest)
+    return None
+
+
+def run_test(program, case):
+    """The tests that fail, and whether any ran."""
+    command, environment = [program], dict(os.environ, top_builddir=".", srcdir=TOP, CK_RUN_CASE=case)
+    if case.endswith(".sh"):
+        command, environment["LEASEFS"] = [os.path.join(TOP, case)], os.path.abspath(program)
+    text = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment).stdout
+    failed = re.findall(r"^not ok \d+ - (?:[^\s:]+:\w+:)?([^\n:]+)", text, re.M)
+    return failed, failed or re.search(r"^ok \d+ (?!.*# SKIP)", text, re.M)
+
+
+def catch_by_test(program, case):
+    """The test that fails; or None."""
+    failed, _ = run_test("planted/program", case)
+    sound, ran = run_test(program, case)
+    wrong = "fails without the bug" if sound else None if ran else "cannot run here"
+    return (wrong or failed[0], "missed" if wrong else "-") if wrong or failed else None
 
 
 def read_source(file):
@@ -171,7 +216,7 @@ def main():
     print(f"{'bug':>4} {'seeds':>6}  {'rule':<16} where and what")
     for store, file, old, new in bugs():
         number += 1
-        quick, store = store.endswith("+"), store[0]
+        quick, store = store.endswith("+"), store.rstrip("+")
         title = f"{file}: {' '.join(old.split())[:60]}"
         wanted = arguments.only in title and (quick or not arguments.quick)
         if not wanted or (arguments.bugs and number not in arguments.bugs):
@@ -182,18 +227,12 @@ def main():
             print(f"{number:>4} {'-':>6}  {'does not apply':<16} {title}")
             missed += 1
             continue
-        build(file, text.replace(old, new))
-        caught = None
-        for first in range(1, arguments.seeds + 1, arguments.step):
-            broken = run("planted/sim", store, arguments.step, first)
-            if broken and (store, first) not in sound:
-                sound[store, first] = run("tests/sim/sim", store, arguments.step, first)
-            broken = {rule: seed for rule, seed in broken.items() if rule not in sound[store, first]}
-            if broken:
-                caught = min(broken.items(), key=lambda item: item[1])
-                break
-        missed += not caught
-        print(f"{number:>4} {caught[1] if caught else 'missed':>6}  {caught[0] if caught else '':<16} {title}", flush=True)
+        store, _, case = store.partition(":")
+        build(store if case else "tests/sim/sim", file, text.replace(old, new))
+        caught = catch_by_test(store, case) if case else catch_by_worlds(store, sound, arguments.seeds, arguments.step)
+        rule, where = caught or ("", "missed")
+        missed += where == "missed"
+        print(f"{number:>4} {where:>6}  {rule:<16} {title}", flush=True)
     print(f"# bugs: {planted}; missed: {missed}")
     return 1 if missed else 0
 
