@@ -1432,8 +1432,7 @@ static void good_guard_of_a_record_lock(struct world *w)
     attribute(w, SHELL, reads(w, SHELL), "user.lease.token", "7");
 }
 
-/* Its holder locks anew while the guard runs: the name has the token of the guard first, and then that of the new lock.
- */
+/* While a guard runs the name shows its token, also if the holder has locked the file again. */
 static void good_lock_beside_a_guard(struct world *w)
 {
     uint64_t file = flocks(w, SHELL, JUDGE_SHARE, 0), idle = reads(w, OTHER);
@@ -1445,7 +1444,7 @@ static void good_lock_beside_a_guard(struct world *w)
     attribute(w, OTHER, idle, "user.lease.token", "8");
 }
 
-/* Who has unlocked a broken lock holds no more, though a guard may run. */
+/* A process that unlocks a broken lock does not hold it, though a guard may run. */
 static void good_unlocked_after_a_break(struct world *w)
 {
     uint64_t before = flocks(w, SHELL, 0, 0);

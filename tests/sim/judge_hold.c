@@ -329,7 +329,7 @@ void judge_call_hides_ends(struct judge *judge, const struct call *call)
 void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int64_t ended, bool released)
 {
     struct name *name = hold->name;
-    /* a guard goes on when the holder of a broken lock unlocks, or locks anew: until nobody has the file open */
+    /* the guard of a broken lock runs on if the holder unlocks it or locks the file again */
     int64_t guard = hold->broken ? name_guard(judge, name) : 0;
     hold->may_end = MIN(hold->may_end, may_end);
     hold->ended = MIN(hold->ended, guard ? MAX(ended, judge->now + guard) : ended);
