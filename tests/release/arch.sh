@@ -10,8 +10,12 @@
 
 ARCHES=${ARCHES:-arm64 s390x}
 declare -A TRIPLET=([arm64]=aarch64-linux-gnu [s390x]=s390x-linux-gnu) EMULATOR=([arm64]=qemu-aarch64-static [s390x]=qemu-s390x-static)
-# qemu-user has no seccomp.
-EMULATED_AWAY="tests/unit/check_sandbox"
+# These cases fail under qemu-user only. It has no seccomp; each process has one more thread; the command of each is qemu.
+# The root of the system here is no mount, and it knows no host names.
+KNOWN='check_(owner|sandbox|leaserun|journal_faults|journal_map|openers)[. ]|attributes_of_the_lease_are_shown|'
+KNOWN+='would_wait_for_itself_is_refused|nobody_inherits_after_the_first_second|'
+KNOWN+='handle_of_an_earlier_leases_child_does_not_keep_the_next|a_lease_among_very_many_takes_few_bytes|'
+KNOWN+='name_of_a_host_is_looked_up|others_are_tried_where_a_name_is_not_found|node_without_an_address_is_the_one_that_answered'
 STORED="tests/unit/check_journal tests/unit/check_journal_compact tests/unit/check_local tests/contract/contract_local"
 
 libraries() { # ARCHITECTURE
@@ -20,7 +24,7 @@ libraries() { # ARCHITECTURE
 }
 
 try() { # ARCHITECTURE
-    local host=${TRIPLET[$1]} tests="" test log=$SCRATCH/$1.log
+    local host=${TRIPLET[$1]} tests="" failed log=$SCRATCH/$1.log
     say "$1: libraries and the program"
     in_root dpkg --add-architecture "$1"
     in_root apt-get -qq update
@@ -29,18 +33,14 @@ try() { # ARCHITECTURE
     mkdir "$ROOT/src/$1"
     quietly "$log" in_root sh -c "cd /src/$1 && PKG_CONFIG=$host-pkg-config ../configure --host=$host --enable-werror && make -j2 all"
     in_root sh -c "cd /src/$1 && ${EMULATOR[$1]} ./leasefs --version"
-    case $1 in
-    s390x) tests=$STORED ;;
-    *) for test in $(make_variable "$1" plain_programs); do [[ " $EMULATED_AWAY " = *" $test "* ]] || tests+=" $test"; done ;;
-    esac
+    [ "$1" != s390x ] || tests="plain_programs='$STORED'"
     say "$1: the tests"
-    in_root sh -c "cd /src/$1 && make -j2 -k check-plain plain_programs='$tests' LOG_COMPILER=${EMULATOR[$1]}" >>"$log" 2>&1 || {
-        grep -E '^(FAIL|ERROR)' "$log"
-        die "what failed is above"
-    }
-    grep -E '^# (TOTAL|PASS|SKIP|FAIL|ERROR)' "$log"
+    in_root sh -c "cd /src/$1 && CK_TIMEOUT_MULTIPLIER=20 make -j2 -k check-plain $tests LOG_COMPILER=${EMULATOR[$1]}" >>"$log" 2>&1 || true
+    failed=$(grep -rhE '^:test-result: (FAIL|ERROR)' "$ROOT/src/$1/tests" --include='*.trs' | grep -vE "$KNOWN|exited with status 1$" || true)
+    grep -rhE '^:test-result: ' "$ROOT/src/$1/tests" --include='*.trs' | sort | cut -d ' ' -f 2 | uniq -c
+    [ -z "$failed" ] || die "$failed"
+    grep -rqE '^:test-result: PASS .*journal_of_a_machine_with_another_byte_order' "$ROOT/src/$1/tests" --include='*.trs' || die "the tests did not run"
 }
-make_variable() { in_root sh -c "cd /src/$1 && printf 'show:\n\t@echo \$($2)\n' | make -s -f Makefile -f - show"; }
 
 inside() {
     make_root make autoconf automake pkg-config gawk libc6-dev qemu-user-static
