@@ -43,7 +43,6 @@ struct pq_link {
     clock_ms refused_at; /* when it named a refusal last, */
     char refused[8];     /* and its SQLSTATE */
     struct pq_counts counts;
-    bool busy; /* in link_read: a callback must not free it */
 };
 
 /* --- calls --- */
@@ -61,6 +60,7 @@ static bool link_flush(struct pq_link *link)
     return left >= 0;
 }
 
+/* False: the connection is useless; the call waits, or is among the sent ones. */
 static bool link_send(struct pq_link *link, struct pq_call *call)
 {
     const char *values[PQ_PARAMETERS_MAX + 1];
@@ -94,6 +94,7 @@ static bool link_send(struct pq_link *link, struct pq_call *call)
     call->repeated = call->repeated || call->sent != 0;
     call->sent = clock_now();
     call->unconfirmed = false;
+    TAILQ_REMOVE(&link->pending.waiting, call, link);
     TAILQ_INSERT_TAIL(&link->pending.sent, call, link);
     link->counts.requests++;
     return PQsendQueryPrepared(link->conn, name, count, values, lengths, formats, 0) && PQpipelineSync(link->conn);
@@ -114,7 +115,6 @@ static void link_send_waiting(struct pq_link *link)
             pq_pending_is_behind_blocked(&link->pending, call)) {
             continue;
         }
-        TAILQ_REMOVE(&link->pending.waiting, call, link);
         if (!link_send(link, call)) {
             link_down(link, PQerrorMessage(link->conn));
             return;

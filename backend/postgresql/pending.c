@@ -148,37 +148,42 @@ void pq_pending_take_back(struct pq_pending *pending)
     }
 }
 
-/* True if its completion was called. */
-static bool pending_expire_call(struct pq_call *call, clock_ms now)
+static enum remote_outcome pending_outcome(const struct pq_call *call)
 {
-    if (call->until > now || !call->answered) {
-        return false;
-    }
-    pq_pending_answer(call, call->sent != 0 ? REMOTE_UNKNOWN : REMOTE_NOT_SENT, BACKEND_UNREACHABLE, NULL);
-    return true;
+    return call->sent != 0 ? REMOTE_UNKNOWN : REMOTE_NOT_SENT;
 }
 
 /* A callback may send and forget calls, so the search begins again after each. */
-void pq_pending_expire(struct pq_pending *pending, clock_ms now)
+static bool pending_expire_waiting(struct pq_pending *pending, clock_ms now)
 {
     struct pq_call *call;
-    bool more = true;
-    while (more) {
-        more = false;
-        TAILQ_FOREACH(call, &pending->waiting, link) {
-            if (!call->answered || call->until <= now) {
-                pending_expire_call(call, now);
-                TAILQ_REMOVE(&pending->waiting, call, link);
-                pq_pending_free(pending, call);
-                more = true;
-                break;
-            }
+    TAILQ_FOREACH(call, &pending->waiting, link) {
+        if (!call->answered || call->until <= now) {
+            TAILQ_REMOVE(&pending->waiting, call, link);
+            g_hash_table_remove(pending->by_id, &call->id); /* so that the callback cannot forget it */
+            pq_pending_answer(call, pending_outcome(call), BACKEND_UNREACHABLE, NULL);
+            pq_pending_free(pending, call);
+            return true;
         }
-        TAILQ_FOREACH(call, &pending->sent, link) {
-            if (!more && pending_expire_call(call, now)) {
-                more = true; /* stays in the list until its answer comes */
-                break;
-            }
+    }
+    return false;
+}
+
+/* The call stays in the list until its answer comes. */
+static bool pending_expire_sent(struct pq_pending *pending, clock_ms now)
+{
+    struct pq_call *call;
+    TAILQ_FOREACH(call, &pending->sent, link) {
+        if (call->answered && call->until <= now) {
+            pq_pending_answer(call, pending_outcome(call), BACKEND_UNREACHABLE, NULL);
+            return true;
         }
+    }
+    return false;
+}
+
+void pq_pending_expire(struct pq_pending *pending, clock_ms now)
+{
+    while (pending_expire_waiting(pending, now) || pending_expire_sent(pending, now)) {
     }
 }

@@ -118,7 +118,7 @@ END_TEST
 
 START_TEST(lock_is_renewed_meanwhile)
 {
-    fake_openers_open(openers, INODE, alice, true);
+    fake_openers_open(openers, INODE, carol, true);
     recover("L");
     wire_kill(w, alice); /* who took it need not live */
     for (int i = 0; i < 10; i++) {

@@ -251,6 +251,14 @@ bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group)
     return false;
 }
 
+/* No process of a world is flock(1) or leaserun(1). */
+int process_child_command(struct process_reader *reader, pid_t pid, char ret_command[PROCESS_COMMAND_MAX])
+{
+    (void)reader, (void)pid;
+    ret_command[0] = '\0';
+    return -ENOENT;
+}
+
 int process_wait_status(int pidfd, int *ret_status)
 {
     const struct process *process = descriptor_object(pidfd, DESCRIPTOR_PIDFD);

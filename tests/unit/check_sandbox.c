@@ -352,6 +352,7 @@ START_TEST(threads_processes_timers_and_dev_null_are_left)
 }
 END_TEST
 
+#ifndef SANDBOX_SANITIZERS /* there is no seccomp then */
 static int attempt_priority(const void *arg)
 {
     const int *which = arg;
@@ -376,6 +377,7 @@ START_TEST(priority_and_processors_are_its_own)
     ck_assert_int_eq(try(attempt_affinity, &other), ENOSYS);
 }
 END_TEST
+#endif
 
 static int listen_at(struct sockaddr_un *ret_address, const char *name)
 {
@@ -708,7 +710,9 @@ int main(void)
 
     add_case(suite, use);
     tcase_add_test(use, threads_processes_timers_and_dev_null_are_left);
+#ifndef SANDBOX_SANITIZERS
     tcase_add_test(use, priority_and_processors_are_its_own);
+#endif
     tcase_add_test(use, syslog_that_was_connected_before_is_reached);
     tcase_add_test(use, assertion_that_fails_still_ends_it);
     tcase_add_test(use, server_is_reached_by_name_on_its_port);
