@@ -121,7 +121,8 @@ static bool hold_learns_command(const struct hold *hold, int64_t ttl)
 
 void hold_update_command(struct fs *fs, struct hold *hold)
 {
-    if (hold_learns_command(hold, hold->ticket->ttl) && clock_now() - hold->since < 2 * HOLD_COMMAND_AFTER) {
+    const struct backend_ticket *ticket = hold->ticket; /* NULL: it is being converted */
+    if (ticket && hold_learns_command(hold, ticket->ttl) && clock_now() - hold->since < 2 * HOLD_COMMAND_AFTER) {
         hold_store(fs, hold);
     }
 }
