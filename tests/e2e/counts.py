@@ -124,7 +124,7 @@ REDIS_TABLE = (
     (cycle, nothing, "LOOKUP CREATE FLUSH RELEASE UNLINK", (30, 61, 60, 3, 15)),
     (cycle_below, nothing, "3*LOOKUP CREATE FLUSH RELEASE UNLINK", (43, 123, 84, 5, 22)),
     (touch_and_rm, nothing, "2*LOOKUP CREATE 4*FLUSH SETATTR RELEASE GETATTR UNLINK", (77, 91, 115, 4, 22)),
-    (flock_cycle, nothing, "2*SETLKW", (15, 39, 33, 2, 14)),
+    (flock_cycle, nothing, "2*SETLKW", (15, 41, 33, 2, 14)),
     (ticket_cycle, nothing, "3*LOOKUP CREATE SETLKW FLUSH RELEASE", (44, 110, 74, 4, 65)),
     (stat_free, nothing, "LOOKUP", (8, 14, 13, 1, 1)),
     (stat_held, hold_for_a_second, "GETATTR", (4, 3, 8, 0, 0)),
