@@ -39,8 +39,8 @@ POINT=$MOUNT_B
 kill -KILL "$DAEMON_B"
 umount -l "$POINT"
 expect eventually 10 grep -q 'queueing again' "$OUT.bg"
-mount_at "$POINT" "$REDIS_URI" ttl=2
 COUNT=$(grep -c '^b$' "$TEST_DIR/leaders")
+mount_at "$POINT" "$REDIS_URI" ttl=2
 expect eventually 30 led b $((COUNT + 1))
 kill -HUP "$B"
 RUNNER=$B ended 129
