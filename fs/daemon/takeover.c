@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,7 +40,7 @@ struct takeover {
     int pidfd;
     GHashTable *status; /* .leasefs/status of the old mount: key -> value */
     struct undo *undo;  /* from the switch until the old daemon has ended */
-    int lock;           /* of TAKEOVER_LOCK: one switch at a time */
+    int lock;           /* of TAKEOVER_LOCK, a byte for each mount: one switch of it at a time */
 };
 
 static const char *takeover_fact(const struct takeover *t, const char *key)
@@ -240,7 +239,8 @@ int takeover_check_store(const struct takeover *t, const struct options *options
 static int takeover_lock(struct takeover *t, char *error, size_t error_size)
 {
     t->lock = open(TAKEOVER_LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (t->lock < 0 || flock(t->lock, LOCK_EX) < 0) {
+    struct flock byte = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)t->device, .l_len = 1};
+    if (t->lock < 0 || fcntl(t->lock, F_OFD_SETLKW, &byte) < 0) {
         int result = -errno;
         snprintf(error, error_size, "cannot lock %s: %s", TAKEOVER_LOCK, g_strerror(-result));
         return result;
