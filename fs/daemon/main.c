@@ -219,7 +219,9 @@ static int main_serve_confined(const struct options *options, int waiting, struc
     if (result == 0) {
         result = session_run(options, store.backend, options->takeover ? &takeover : NULL, loop, &store.sandbox,
                              main_detach, &audience, error, sizeof error);
-        sdnotify_stopping(audience.manager);
+        if (result >= 0 || !options->takeover) { /* a takeover that failed leaves the old daemon as it was */
+            sdnotify_stopping(audience.manager);
+        }
         ev_timer_stop(loop, &audience.watchdog);
     }
     if (audience.manager >= 0) {

@@ -55,19 +55,22 @@ int protect_mountpoint(const char *path, char *error, size_t error_size)
     if (top < 0) {
         return protect_fail(path, -errno, NULL, error, error_size);
     }
-    bool mounted = protect_is_mounted(top);
+    g_autofree char *same = g_strdup_printf("/proc/self/fd/%d", top); /* whatever the path leads to meanwhile */
+    const char *reason = NULL;
+    int result;
+    if (protect_is_mounted(top)) {
+        result = -EBUSY;
+        reason = "it is mounted: unmount it first";
+    } else if (!mountpoint_is_empty(same)) {
+        result = -ENOTEMPTY;
+        reason = "it is not empty: remove what is in it, which is no lock";
+    } else {
+        int fd = open(same, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        result = fd < 0 ? -errno : protect_directory(fd, path);
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
     close(top);
-    if (mounted) {
-        return protect_fail(path, -EBUSY, "it is mounted: unmount it first", error, error_size);
-    }
-    if (!mountpoint_is_empty(path)) {
-        return protect_fail(path, -ENOTEMPTY, "it is not empty: remove what is in it, which is no lock", error,
-                            error_size);
-    }
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int result = fd < 0 ? -errno : protect_directory(fd, path);
-    if (fd >= 0) {
-        close(fd);
-    }
-    return result < 0 ? protect_fail(path, result, NULL, error, error_size) : 0;
+    return result < 0 ? protect_fail(path, result, reason, error, error_size) : 0;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "fs/leaserun/lease.h"
 
@@ -23,7 +24,10 @@ int leaserun_once_is_done(const struct leaserun_lock *lock)
     char name[PATH_MAX + sizeof ONCE_SUFFIX];
     struct stat st;
     once_name(lock, name);
-    return lstat(name, &st) == 0 ? 1 : errno == ENOENT ? 0 : -errno;
+    if (lstat(name, &st) != 0) {
+        return errno == ENOENT ? 0 : -errno;
+    }
+    return st.st_uid == geteuid() || st.st_uid == 0; /* another user's says nothing of this user's command */
 }
 
 void leaserun_once_remember(const struct leaserun_arguments *arguments, const struct leaserun_lock *lock,
@@ -33,7 +37,7 @@ void leaserun_once_remember(const struct leaserun_arguments *arguments, const st
     int64_t left = arguments->once - (clock_now() - began);
     once_name(lock, name);
     int error = left < ONCE_TERM_MIN ? 0 : leaserun_lease_take(name, left, until);
-    if (error && error != EEXIST) {
+    if (error) {
         errno = error;
         warn("%s: the command has succeeded, but that could not be stored, so it may run again within the period",
              name);
