@@ -462,18 +462,24 @@ crash() {
     mount_daemons[i]=
 }
 
+# Is that pid still a process of this test?  One that has ended may have given its number to another test's.
+is_own() { # PID
+    [[ $(cat "/proc/$1/stat") =~ ^[0-9]+\ .*\)\ .\ ([0-9]+)\  ]] || return 1
+    [ "${BASH_REMATCH[1]}" = $$ ] || tr '\0' ' ' <"/proc/$1/cmdline" | grep -qF "$TEST_DIR"
+}
+
 cleanup() {
     local i pid
     trap - EXIT
     exec 2>/dev/null # bash would tell of each process that it was killed
     kill "$watchdog"
-    for pid in "${actor_pid[@]}"; do kill -9 "$pid"; done
+    for pid in "${actor_pid[@]}"; do ! is_own "$pid" || kill -9 "$pid"; done
     for i in "${!mount_points[@]}"; do
         if [ -n "${mount_devices[i]}" ] && mounted_as "${mount_points[i]}" "${mount_devices[i]}"; then
             umount -l "${mount_points[i]}"
         fi
     done
-    for pid in "${started[@]}" $(pgrep -f "$TEST_DIR/actor.py"); do kill -9 "$pid"; done # and their forks
+    for pid in "${started[@]}" $(pgrep -f "$TEST_DIR/actor.py"); do ! is_own "$pid" || kill -9 "$pid"; done # and their forks
     wait
     remove_scratch
 }

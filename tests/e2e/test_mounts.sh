@@ -42,7 +42,7 @@ gives 66 --mounts "$TEST_DIR"
 said 'no directory of a leasefs'
 gives 66 --mounts "$MNT/none"
 gives 64 --mounts
-gives 64 --json --top "$MNT"
+gives 64 --json --mounts
 unmount "$MNT"
 
 it "Redis"

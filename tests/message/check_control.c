@@ -273,7 +273,8 @@ START_TEST(locks_shows_locks_and_their_holders)
     ck_assert_str_eq(lease[5], "1234");
     ck_assert_str_eq(lease[7], "1.500");
     ck_assert_str_eq(lease[9], "0");
-    ck_assert_ptr_null(lease[10]);
+    ck_assert_str_eq(lease[10], "-");
+    ck_assert_ptr_null(lease[11]);
     ck_assert_str_eq(flocked[1], "flock");
     ck_assert_str_eq(flocked[2], "shared");
     ck_assert_str_eq(ranges[1], "fcntl");
