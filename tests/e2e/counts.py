@@ -106,7 +106,7 @@ TABLE = (
     (touch_and_rm, nothing, "2*LOOKUP CREATE 4*FLUSH SETATTR RELEASE GETATTR UNLINK", "2*GETATTR",
      (60, 41, 85), (67, 45, 93), (64, 41, 89), (70, 45, 98)),
     (flock_cycle, nothing, "2*SETLKW", "",
-     (7, 9, 17), (7, 9, 17), (7, 9, 18), (7, 9, 18)),
+     (7, 9, 17), (7, 9, 17), (7, 9, 20), (7, 9, 20)),
     (ticket_cycle, nothing, "2*LOOKUP CREATE SETLKW FLUSH RELEASE", "GETATTR",
      (30, 29, 45), (34, 31, 53), (31, 29, 47), (35, 31, 54)),
     (stat_free, nothing, "", "",
