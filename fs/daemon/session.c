@@ -239,7 +239,7 @@ static int session_mount_at(struct session *s, const char *path, const struct se
     s->staged = stage != NULL;
     if (takeover) {
         s->keep_mount = true; /* from here on the path has the other's mount, or none of a daemon */
-        result = takeover_switch(takeover->old, stage, fuse_session_fd(s->fuse), error, error_size);
+        result = takeover_switch(takeover->old, stage, fuse_session_fd(s->fuse), takeover->manager, error, error_size);
         return result < 0 ? result : takeover_await_end(takeover->old, takeover->manager, error, error_size);
     }
     return stage ? mountpoint_replace(stage, path, error, error_size) : 0;

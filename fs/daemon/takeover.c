@@ -262,7 +262,7 @@ static int takeover_exchange(const struct takeover *t, int tree)
     return result < 0 ? -errno : 0;
 }
 
-int takeover_switch(struct takeover *t, const char *stage, int connection, char *error, size_t error_size)
+int takeover_switch(struct takeover *t, const char *stage, int connection, int manager, char *error, size_t error_size)
 {
     int tree = open_tree(AT_FDCWD, stage, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     int copy = open_tree(t->root, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
@@ -273,7 +273,7 @@ int takeover_switch(struct takeover *t, const char *stage, int connection, char 
         result = takeover_lock(t, error, error_size);
     }
     if (result == 0) {
-        const struct undo_mounts mounts = {t->path, t->root, copy, tree, connection, t->pidfd};
+        const struct undo_mounts mounts = {t->path, t->root, copy, tree, connection, t->pidfd, t->pid, manager};
         result = undo_start(&mounts, &t->undo);
         result = result < 0 ? result : takeover_exchange(t, tree);
     }
@@ -317,7 +317,6 @@ int takeover_await_end(struct takeover *t, int manager, char *error, size_t erro
     } while (ready < 0 && errno == EINTR);
     if (ready <= 0) {
         g_clear_pointer(&t->undo, undo_run);
-        sdnotify_main_pid(manager, t->pid);
         snprintf(error, error_size,
                  "the daemon of %s (process %d) does not end: it goes on, and nothing has changed; is it stopped?",
                  t->path, (int)t->pid);

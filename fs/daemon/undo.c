@@ -19,6 +19,7 @@
 #include "backend/log.h"
 #include "backend/system.h"
 #include "fs/daemon/mountpoint.h"
+#include "fs/daemon/sdnotify.h"
 #include "fs/daemon/takeover.h"
 
 #define UNDO_LIMIT 15000  /* milliseconds until a new daemon is killed that is stopped, or hangs */
@@ -105,10 +106,15 @@ static bool undo_await_order(const struct undo_mounts *m, int socket, pid_t daem
         ready = poll(&readable, 1, UNDO_LIMIT);
     } while (ready < 0 && errno == EINTR);
     if (ready <= 0 && !undo_has_ended(m->daemon)) {
+        sdnotify_main_pid(m->manager, m->pid); /* before the manager sees its main process killed */
         kill(daemon, SIGKILL);
     }
     bool ordered = recv(socket, &order, 1, 0) == 1;
-    return !undo_has_ended(m->daemon) && !(ordered && order == UNDO_CANCEL);
+    bool undone = !undo_has_ended(m->daemon) && !(ordered && order == UNDO_CANCEL);
+    if (undone) {
+        sdnotify_main_pid(m->manager, m->pid);
+    }
+    return undone;
 }
 
 static void G_GNUC_NORETURN undo_child(const struct undo_mounts *m, int socket, pid_t daemon)

@@ -16,6 +16,8 @@ struct undo_mounts {
     int copy, tree;   /* a copy of the old mount, to put back, and the new mount */
     int connection;   /* of the new mount, /dev/fuse */
     int daemon;       /* the pidfd of the old daemon */
+    pid_t pid;        /* the same process */
+    int manager;      /* see sdnotify.h: the old daemon is the main process again when it is undone */
 };
 
 struct undo;

@@ -114,6 +114,30 @@ static void xattr_refused(void *arg, enum backend_result result, const struct ba
     }
 }
 
+/* May the caller set an attribute of this lock?  If not, the request is answered, or `again` continues it once a
+ * conversion is over. */
+static bool xattr_may_set(struct request *r, struct hold *hold, void (*again)(struct request *r))
+{
+    if (!hold) {
+        request_stat(r, xattr_refused);
+    } else if (!hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        request_reply(r, -EPERM);
+    } else if (hold->converting) {
+        hold_await_outcome(r, hold, again);
+    } else if (hold->kind == BACKEND_PROVISIONAL) {
+        request_reply(r, -EINVAL); /* it has its second */
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static struct hold *xattr_shown_hold(struct request *r)
+{
+    struct hold *hold = hold_find_shown_to(r->node, request_caller(r));
+    return hold ? hold : hold_find_first(r->node);
+}
+
 /* That the term is fixed, or no longer, is noted: now the term itself.  In this order
  * a store that is full refuses before anything has changed. */
 static void xattr_term_noted(struct request *r)
@@ -154,17 +178,8 @@ void xattr_set_ttl(struct request *r)
         return;
     }
     struct hold *hold = hold_find_lease(r->node);
-    hold = hold && hold->since ? hold : hold_find_shown_to(r->node, request_caller(r));
-    hold = hold ? hold : hold_find_first(r->node);
-    if (!hold) {
-        request_stat(r, xattr_refused);
-    } else if (!hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
-        request_reply(r, -EPERM);
-    } else if (hold->converting) {
-        hold_await_outcome(r, hold, xattr_set_ttl);
-    } else if (hold->kind == BACKEND_PROVISIONAL) {
-        request_reply(r, -EINVAL); /* it has its second */
-    } else {
+    hold = hold && hold->since ? hold : xattr_shown_hold(r);
+    if (xattr_may_set(r, hold, xattr_set_ttl)) {
         xattr_set_term(r, hold, ttl);
     }
 }
@@ -186,20 +201,11 @@ void xattr_set_guard(struct request *r)
 {
     int64_t guard = 0;
     const char *text = r->value;
-    struct hold *hold = hold_find_shown_to(r->node, request_caller(r));
-    hold = hold ? hold : hold_find_first(r->node);
+    struct hold *hold = xattr_shown_hold(r);
     bool none = strcmp(text, "0") == 0;
     if ((!none && options_duration(text, strlen(text), &guard) != 0) || guard > BACKEND_GUARD_MAX) {
         request_reply(r, -EINVAL);
-    } else if (!hold) {
-        request_stat(r, xattr_refused);
-    } else if (!hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
-        request_reply(r, -EPERM);
-    } else if (hold->converting) {
-        hold_await_outcome(r, hold, xattr_set_guard);
-    } else if (hold->kind == BACKEND_PROVISIONAL) {
-        request_reply(r, -EINVAL); /* it has its second */
-    } else {
+    } else if (xattr_may_set(r, hold, xattr_set_guard)) {
         r->term.ttl = guard_duration(hold);
         guard_set(hold, (unsigned)guard);
         hold_pin_lease(hold);
@@ -207,13 +213,14 @@ void xattr_set_guard(struct request *r)
     }
 }
 
+/* r->value is the note before. */
 static void xattr_note_stored(struct request *r)
 {
     struct fs *fs = r->fs;
     struct hold *hold = r->hold;
     enum backend_result result = r->result == BACKEND_OK && !hold->ticket ? BACKEND_STALE : r->result;
     if (result != BACKEND_OK) {
-        hold_set_note(hold, "");
+        hold_set_note(hold, r->value);
         hold_store(fs, hold);
     }
     request_reply(r, fs_error(result));
@@ -231,20 +238,14 @@ static bool xattr_is_note(const char *text)
 
 void xattr_set_note(struct request *r)
 {
-    struct hold *hold = hold_find_shown_to(r->node, request_caller(r));
-    hold = hold ? hold : hold_find_first(r->node);
+    struct hold *hold = xattr_shown_hold(r);
     if (!xattr_is_note(r->value)) {
         request_reply(r, -EINVAL);
-    } else if (!hold) {
-        request_stat(r, xattr_refused);
-    } else if (!hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
-        request_reply(r, -EPERM);
-    } else if (hold->converting) {
-        hold_await_outcome(r, hold, xattr_set_note);
-    } else if (hold->kind == BACKEND_PROVISIONAL) {
-        request_reply(r, -EINVAL); /* it has its second */
-    } else {
+    } else if (xattr_may_set(r, hold, xattr_set_note)) {
+        char *before = g_strdup(hold_note(hold) ? hold_note(hold) : "");
         hold_set_note(hold, r->value);
+        g_free(r->value);
+        r->value = before;
         hold_pin_lease(hold);
         hold_store_for(r, hold, xattr_note_stored);
     }

@@ -170,6 +170,7 @@ START_TEST(server_that_forgot_has_lost_all_sessions)
     LOCK_UNTIL(holder->log.ended && waiter->log.granted);
     ck_assert_int_eq(holder->log.why, BACKEND_LOST);
     ck_assert_uint_gt(waiter->ticket->fence, fence);
+    LOCK_UNTIL(lock_is_reached_from(contract_one)); /* its session may begin later than the other's */
     ck_assert(lock_is_busy_at(contract_one, "L"));
 }
 END_TEST

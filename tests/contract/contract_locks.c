@@ -102,6 +102,21 @@ bool lock_is_busy_at(struct backend *mount, const char *name)
     return busy;
 }
 
+static void lock_on_reached(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    int *answer = arg;
+    (void)info;
+    *answer = result;
+}
+
+bool lock_is_reached_from(struct backend *mount)
+{
+    int result = -1;
+    backend_stat(mount, "reached", lock_on_reached, &result);
+    LOCK_UNTIL(result >= 0);
+    return result == BACKEND_OK;
+}
+
 struct backend_info lock_stat_at(struct backend *mount, const char *name)
 {
     struct backend *before = contract_backend;

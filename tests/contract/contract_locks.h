@@ -40,6 +40,8 @@ enum backend_result lock_release_and_wait(struct lock *lock);
 /* Whether a lease would be refused there now as BUSY; if not it is released again. */
 bool lock_is_busy_at(struct backend *mount, const char *name);
 struct backend_info lock_stat_at(struct backend *mount, const char *name);
+/* Does the mount answer questions now? */
+bool lock_is_reached_from(struct backend *mount);
 /* contract_one ends without releasing anything, as after kill -9. */
 void lock_mount_dies(void);
 /* As contract_teardown_two, also where it did. */

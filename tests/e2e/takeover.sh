@@ -52,6 +52,15 @@ takeover_mount() { # OPTIONS
     flocked=$(attribute flock token)
 }
 
+# A service manager: notes in a file what is sent to a socket, a line each.  Its arguments are the socket and the file.
+# shellcheck disable=SC2034 # for the tests
+NOTIFIED='import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(sys.argv[1])
+with open(sys.argv[2], "ab", 0) as out:
+    while True:
+        out.write(s.recv(4096) + b"\n")'
+
 daemon_of() { sed -n 's/^pid: //p' "$point/.leasefs/status"; }
 
 # The next daemon, in the foreground; the old one must end by itself.

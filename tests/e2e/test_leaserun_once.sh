@@ -33,6 +33,22 @@ rm -f "$TEST_DIR/runs"
 gives 0 --once 5s "$MOUNT_A/slow" -- sleep 3
 expect_between 1 "$(remaining 'slow#once')" 2000 "milliseconds left"
 
+it "another user's mark says nothing of this user's command; root's does"
+chmod 755 "$TEST_DIR"
+mkdir "$TEST_DIR/shared"
+mount_at "$TEST_DIR/shared" memory allow_other
+nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+expect "${nobody[@]}" sh -c "touch '$MNT/job#once' && setfattr -n user.lease.ttl -v 1h '$MNT/job#once'"
+rm -f "$TEST_DIR/runs"
+runs 0 1 "$MNT" --once 60
+said 'could not be stored'
+runs 0 2 "$MNT" --once 60
+gives 0 --break "$MNT/job#once"
+runs 0 3 "$MNT" --once 60
+runs 0 3 "$MNT" --once 60
+unmount "$MNT"
+MNT=$MOUNT_A
+
 it "after a failure it runs again at once; the status is the command's"
 gives 0 --break "$MOUNT_A/job#once"
 rm -f "$TEST_DIR/runs"

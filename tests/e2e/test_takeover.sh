@@ -149,12 +149,7 @@ if [ "${E2E_STORE:-}" = redis ]; then
 fi
 
 it "the service manager hears of the new main process, which says that it is ready"
-start "$PYTHON" -c 'import socket, sys
-s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-s.bind(sys.argv[1])
-with open(sys.argv[2], "ab", 0) as out:
-    while True:
-        out.write(s.recv(4096) + b"\n")' "$TEST_DIR/notify" "$TEST_DIR/notified"
+start "$PYTHON" -c "$NOTIFIED" "$TEST_DIR/notify" "$TEST_DIR/notified"
 expect eventually 5 [ -S "$TEST_DIR/notify" ]
 old=$DAEMON
 NOTIFY_SOCKET=$TEST_DIR/notify "$LEASEFS" -o "takeover,$OPTIONS" "$store" "$point"

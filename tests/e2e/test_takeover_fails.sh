@@ -52,6 +52,17 @@ it "where the kernel cannot put the new mount below the old one"
 killed pidfd_send_signal 1 move_mount:error=EINVAL:when=1
 fails move_mount:error=EINVAL:when=1+
 
+it "the service manager hears that the old daemon is the main process again, and of no end"
+start "$PYTHON" -c "$NOTIFIED" "$TEST_DIR/notify" "$TEST_DIR/notified"
+expect eventually 5 [ -S "$TEST_DIR/notify" ]
+export NOTIFY_SOCKET=$TEST_DIR/notify
+killed pidfd_send_signal 1
+expect eventually 5 grep -q "^MAINPID=$DAEMON\$" "$TEST_DIR/notified"
+expect_is "$(tail -n 1 "$TEST_DIR/notified")" "MAINPID=$DAEMON"
+fails open_tree:error=EPERM:when=1
+expect_not grep -q STOPPING "$TEST_DIR/notified"
+unset NOTIFY_SOCKET
+
 it "a new daemon that is stopped is killed"
 if sees_beneath; then fails umount2:signal=STOP:when=2; fi
 
