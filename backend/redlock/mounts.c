@@ -5,8 +5,7 @@
 
 #include "backend/redlock/private.h"
 
-#define MOUNTS_TIME 500 /* ms: who has not answered by then is not there */
-
+#define MOUNTS_TIME 500 /* ms; a mount that has not answered by then is away */
 #define MOUNTS_MAX 10000
 
 static void mounts_on_published(void *arg, const struct redis_answer *answer)

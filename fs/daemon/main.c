@@ -324,7 +324,7 @@ static int main_protect(const char *path)
     return EXIT_SUCCESS;
 }
 
-/* What ./configure found: the key of --version --json, and the name for people. */
+/* The optional parts: the key in --version --json, the name for people, and whether ./configure found the library. */
 static const struct main_feature {
     const char *key, *name;
     bool built;

@@ -1,6 +1,6 @@
 /* mounting: see mounting.h.
  *
- * What can be checked before is checked before, because libfuse does not say how to cure it.
+ * It checks first for what libfuse would refuse without a cure.
  */
 #include "fs/daemon/mounting.h"
 
@@ -136,7 +136,7 @@ static const char *mounting_shared_option(const struct options *options)
     return NULL;
 }
 
-/* What fusermount3 would complain about. */
+/* The faults that fusermount3 would complain about. */
 static int mounting_check_user(const struct options *options, char *error, size_t error_size)
 {
     const char *path = options->mountpoint, *shared = mounting_shared_option(options);

@@ -121,7 +121,7 @@ static bool hold_learns_command(const struct hold *hold, int64_t ttl)
 
 void hold_update_command(struct fs *fs, struct hold *hold)
 {
-    const struct backend_ticket *ticket = hold->ticket; /* NULL: it is being converted */
+    const struct backend_ticket *ticket = hold->ticket; /* NULL: its lock owner holds nothing, and waits */
     if (ticket && hold_learns_command(hold, ticket->ttl) && clock_now() - hold->since < 2 * HOLD_COMMAND_AFTER) {
         hold_store(fs, hold);
     }

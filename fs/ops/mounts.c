@@ -25,7 +25,7 @@ static void mounts_format(GString *line, const char *host, const char *version, 
     }
 }
 
-/* Of a store that knows of no others. */
+/* For a store that does not know other mounts. */
 static void mounts_format_own(GString *line, const struct fs *fs)
 {
     g_autofree char *age = g_strdup_printf("%" PRId64, clock_now() - fs->started);

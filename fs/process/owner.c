@@ -431,7 +431,7 @@ const char *owner_command(struct owner *owner)
 {
     char command[OWNER_COMMAND_MAX];
     if (owner_is_wrapper(owner) && process_child_command(&owner->table->reader, owner->pid, command) == 0 &&
-        !owner_is_wrapper_name(command) && owner_alive(owner)) { /* else the pid may be another process's by now */
+        !owner_is_wrapper_name(command) && owner_lives(owner)) { /* else the pid may be another process's by now */
         g_strlcpy(owner->command, command, sizeof owner->command);
     }
     return owner->command;

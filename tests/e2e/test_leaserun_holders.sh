@@ -63,7 +63,7 @@ said "not free in time: held by $(uname -n):[0-9]+ [a-z]+, for [0-9.]+s"
 kill "$QUEUED"
 ended 0
 
-it "who is refused is told who holds, and for how long; with -E 0 that is no error, and nothing is said"
+it "-n and -w name the holder and say for how long it holds; with -E 0 nothing is said"
 gives 1 -n "$MOUNT_B/job" -- true
 said "^leaserun: $MOUNT_B/job: held by $(uname -n):[0-9]+ sleep, for [0-9.]+s$"
 gives 4 -E 4 -w .2 "$MOUNT_A/job" -- true

@@ -295,7 +295,7 @@ local function unfold()
 end
 
 -- Ends what is past its deadline, and holders that L does not know any more.  Of
--- very many it ends a part: what is left is refused until a later call has ended it.  `looked`: look has just been called.
+-- very many it ends a part: the others are refused until a later call has ended them.  `looked`: look has just been called.
 local function expire(looked)
   orphaned = false
   if not looked then look() end

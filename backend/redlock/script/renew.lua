@@ -1,4 +1,4 @@
--- renew: extends the keys of many holders, where their records are as the mount has them; hold.lua sees to the others.
+-- renew: extends the keys of many holders, where their records are as the mount has them; hold.lua renews the others.
 --
 -- KEYS: L, RECORD and NUMBER of each, then NOTES
 -- ARGV: of each token, ttl, revision and number
