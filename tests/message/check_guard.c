@@ -193,6 +193,18 @@ START_TEST(guard_that_is_refused_is_not_there)
 }
 END_TEST
 
+START_TEST(note_that_is_refused_leaves_the_one_before)
+{
+    struct wire_file file = guarded("L");
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, file.node, "user.lease.note", "first")), 0);
+    fake_backend_fail(w->fake, FAKE_SET, BACKEND_FULL);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, file.node, "user.lease.note", "second")), ENOSPC);
+    fake_backend_fail(w->fake, FAKE_SET, BACKEND_OK);
+    g_autofree char *note = wire_xattr(w, file.node, "user.lease.note");
+    ck_assert_str_eq(note, "first");
+}
+END_TEST
+
 START_TEST(guard_stays_when_the_lock_becomes_another_kind)
 {
     struct wire_file file = wire_created(w, "L", O_RDWR | O_EXCL);
@@ -235,6 +247,7 @@ int main(void)
     tcase_add_test(cases, nobody_but_root_ends_a_guard);
     tcase_add_test(cases, guard_is_set_by_its_holder_to_a_time_of_at_most_a_minute);
     tcase_add_test(cases, guard_that_is_refused_is_not_there);
+    tcase_add_test(cases, note_that_is_refused_leaves_the_one_before);
     tcase_add_test(cases, guard_stays_when_the_lock_becomes_another_kind);
     tcase_add_test(cases, what_runs_out_or_is_given_up_has_no_guard);
     suite_add_tcase(suite, cases);
