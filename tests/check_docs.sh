@@ -8,20 +8,12 @@ if ! command -v python3 >/dev/null; then
     exit 0
 fi
 
-failed=0
-tell() { # NUMBER COMPLAINTS DESCRIPTION
-    if [ -z "$2" ]; then
-        echo "ok $1 - $3"
-    else
-        echo "not ok $1 - $3"
-        echo "$2" | sed 's/^/# /'
-        failed=1
-    fi
-}
+# shellcheck source=checks.sh
+. tests/checks.sh
 
-tell 1 "$(tests/draw_pictures.py --check 2>&1 || :)" "the pictures are as tests/draw_pictures.py draws them"
+expect_none "$(tests/draw_pictures.py --check 2>&1 || :)" "the pictures are as tests/draw_pictures.py draws them"
 
-tell 2 "$(python3 - README.md docs/*.md <<'END'
+expect_none "$(python3 - README.md docs/*.md <<'END'
 import sys
 for name in sys.argv[1:]:
     for number, line in enumerate(open(name, encoding="utf-8"), 1):
@@ -30,7 +22,7 @@ for name in sys.argv[1:]:
 END
 )" "no table is wider than 100 columns"
 
-tell 3 "$(python3 - README.md CONTRIBUTING.md docs/*.md <<'END'
+expect_none "$(python3 - README.md CONTRIBUTING.md docs/*.md <<'END'
 import pathlib, re, sys
 def anchors(path):
     """Those of the headings of a Markdown file, as GitHub makes them."""
@@ -52,7 +44,7 @@ for name in sys.argv[1:]:
 END
 )" "what they link to is there"
 
-tell 4 "$(python3 - docs/stores.md man/*.[78] <<'END'
+expect_none "$(python3 - docs/stores.md man/*.[78] <<'END'
 import re, sys
 def squeezed(line):
     return re.sub(r"\s+", " ", line.strip())
@@ -64,5 +56,4 @@ for block in re.findall(r"(?ms)^```conf\n(.*?)^```", open(sys.argv[1], encoding=
 END
 )" "the settings to copy are those of the manuals"
 
-echo 1..4
-exit $failed
+end_checks

@@ -7,19 +7,8 @@ cd "${top_srcdir:-$(dirname "$0")/..}"
 
 rooms=$(awk '/^[0-9]/ { print $2 }' tests/rooms)
 
-failed=0
-number=0
-
-tell() { # COMPLAINTS DESCRIPTION
-    number=$((number + 1))
-    if [ -z "$1" ]; then
-        echo "ok $number - $2"
-    else
-        echo "not ok $number - $2"
-        echo "$1" | sed 's/^/# /'
-        failed=1
-    fi
-}
+# shellcheck source=checks.sh
+. tests/checks.sh
 
 # "FILE HEADER" for each quoted include.
 includes() {
@@ -27,7 +16,7 @@ includes() {
         sed -E 's/^([^:]*):[0-9]*:[^"]*"([^"]*)".*/\1 \2/'
 }
 
-tell "$(includes | awk -v list="$rooms" '
+expect_none "$(includes | awk -v list="$rooms" '
     BEGIN { n = split(list, room); for (i = 1; i <= n; i++) depth[room[i]] = i }
     function place(path) { sub("/[^/]*$", "", path); return path }
     $2 == "config.h" || $2 ~ /[.]inc$/ { next }
@@ -48,7 +37,7 @@ tell "$(includes | awk -v list="$rooms" '
         if (depth[to] < depth[from]) print $1 " includes " $2 ": that room is above"
     }')" "includes go down only"
 
-tell "$(includes | awk '$1 ~ /^backend/ && $2 ~ /^fs/ { print $1 " includes " $2 }'
+expect_none "$(includes | awk '$1 ~ /^backend/ && $2 ~ /^fs/ { print $1 " includes " $2 }'
     grep -rn '^[[:space:]]*#[[:space:]]*include.*fuse' backend || true)" "backend/ includes nothing of fs/ or FUSE"
 
 # Of each source its object; what is left of a source that is gone is not looked at.
@@ -70,11 +59,10 @@ calls() {
 }
 build=${top_builddir:-.}
 if [ "$(calls "$build" | wc -l)" -lt 100 ]; then
-    tell "no object files below $build: build first" "calls are read from the object files"
+    expect_none "no object files below $build: build first" "calls are read from the object files"
 fi
-tell "$(calls "$build" | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([a-z]*\/.*\)/\1 is in a circle/p' | sort -u)" "no two object files call each other in a circle"
+expect_none "$(calls "$build" | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([a-z]*\/.*\)/\1 is in a circle/p' | sort -u)" "no two object files call each other in a circle"
 
-tell "$(tests/draw_rooms.py --check man/rooms.svg || echo "tests/draw_rooms.py > man/rooms.svg")" "the picture of the rooms shows them as they are"
+expect_none "$(tests/draw_rooms.py --check man/rooms.svg || echo "tests/draw_rooms.py > man/rooms.svg")" "the picture of the rooms shows them as they are"
 
-echo "1..$number"
-exit $failed
+end_checks

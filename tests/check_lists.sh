@@ -5,16 +5,8 @@ set -eu
 export LC_ALL=C
 cd "${top_srcdir:-$(dirname "$0")/..}"
 
-failed=0
-tell() { # NUMBER COMPLAINTS DESCRIPTION
-    if [ -z "$2" ]; then
-        echo "ok $1 - $3"
-    else
-        echo "not ok $1 - $3"
-        echo "$2" | sed 's/^/# not there: /'
-        failed=1
-    fi
-}
+# shellcheck source=checks.sh
+. tests/checks.sh
 
 # Files for git alone.
 excluded='^\.gitignore$'
@@ -27,7 +19,7 @@ distributed() {
         done
 }
 
-tell 1 "$(
+expect_none "$(
     find fs backend tests man -type f ! -name '.*' \
         \( -name '*.c' -o -name '*.h' -o -name '*.sh' -o -name '*.py' -o -name '*.[178]' \) | sort |
         while read -r file; do
@@ -35,16 +27,13 @@ tell 1 "$(
         done
 )" "all sources and tests are in Makefile.am"
 
-tell 2 "$(tests/sim/planted.py --check || true)" "all bugs that can be planted have a place in the source"
+expect_none "$(tests/sim/planted.py --check || true)" "all bugs that can be planted have a place in the source"
 
 # In an unpacked archive there is no git, and what is there was in the archive.
 if [ -e .git ] && [ -n "${top_builddir:-}" ]; then
     list=$(mktemp)
     trap 'rm -f "$list"' EXIT
     distributed | sort -u >"$list"
-    tell 3 "$(known | sort | comm -23 - "$list")" "all that git knows is in the archive that make dist makes"
-    echo 1..3
-else
-    echo 1..2
+    expect_none "$(known | sort | comm -23 - "$list")" "all that git knows is in the archive that make dist makes"
 fi
-exit $failed
+end_checks

@@ -4,35 +4,24 @@
 set -eu
 cd "${top_srcdir:-$(dirname "$0")/..}"
 
-failed=0
-number=0
-
-tell() { # COMPLAINTS DESCRIPTION
-    number=$((number + 1))
-    if [ -z "$1" ]; then
-        echo "ok $number - $2"
-    else
-        echo "not ok $number - $2"
-        echo "$1" | sed 's/^/# /'
-        failed=1
-    fi
-}
+# shellcheck source=checks.sh
+. tests/checks.sh
 
 tour=$(sed -n '/^## A tour of the rooms/,/^## [^A]/p' CONTRIBUTING.md)
 touch=$(sed -n '/^### The way of a touch/,/^### The way of an answer/p' <<<"$tour")
 
-tell "$(find fs backend tests -name '*.[ch]' -o -name '*.sh' -o -name '*.lua' | sed 's|/[^/]*$||' | sort -u |
+expect_none "$(find fs backend tests -name '*.[ch]' -o -name '*.sh' -o -name '*.lua' | sed 's|/[^/]*$||' | sort -u |
     while read -r room; do
         [ "$room" = tests ] || grep -qF "| \`$room\` | \`$room/" <<<"$tour" || echo "$room is not in the tour"
     done)" "every room is in the tour, with a file to start with"
 
-tell "$(grep -oE '(`|[ =])(fs|backend|tests|man|debian)/[a-z_0-9/.-]*' CONTRIBUTING.md | tr -d '` =' | sort -u |
+expect_none "$(grep -oE '(`|[ =])(fs|backend|tests|man|debian)/[a-z_0-9/.-]*' CONTRIBUTING.md | tr -d '` =' | sort -u |
     while read -r file; do
         [ -e "$file" ] || [ -e "$file.c" ] || echo "$file: no such file, and no test"
     done)" "every file that is named is there"
 
 # "WORDS" (FILE), across lines.
-tell "$(tr -s '\n ' ' ' <CONTRIBUTING.md | grep -oE '`[^`|]+` +\(`[^`]+`\)' | sed -E 's/^`([^`]+)` +\(`([^`]+)`\)$/\2 \1/' |
+expect_none "$(tr -s '\n ' ' ' <CONTRIBUTING.md | grep -oE '`[^`|]+` +\(`[^`]+`\)' | sed -E 's/^`([^`]+)` +\(`([^`]+)`\)$/\2 \1/' |
     while read -r file function; do
         case $function in
         *[!a-z_0-9]*) grep -qF -- "$function" "$file" || echo "$file has no $function" ;;
@@ -43,7 +32,7 @@ tell "$(tr -s '\n ' ' ' <CONTRIBUTING.md | grep -oE '`[^`|]+` +\(`[^`]+`\)' | se
     "every function is in the file that is named with it"
 
 # The next stop is called in the file of the one before it, or stands in a table of its own file.
-tell "$(sed -nE 's/^[0-9]+\. `([a-z_]+)` \(`([^`]+)`\).*/\2 \1/p' <<<"$touch" | {
+expect_none "$(sed -nE 's/^[0-9]+\. `([a-z_]+)` \(`([^`]+)`\).*/\2 \1/p' <<<"$touch" | {
     before=
     while read -r file function; do
         [ -z "$before" ] || grep -qE "[^a-z_]$function\(" "$before" || grep -qE "= $function," "$file" ||
@@ -53,7 +42,6 @@ tell "$(sed -nE 's/^[0-9]+\. `([a-z_]+)` \(`([^`]+)`\).*/\2 \1/p' <<<"$touch" | 
 })" "each stop on the way of a touch leads to the next"
 
 stops=$(grep -cE '^[0-9]+\. `[a-z_]+` \(`' <<<"$touch" || true)
-tell "$([ "$stops" -gt 0 ] && [ "$stops" -le 8 ] || echo "$stops stops")" "the way of a touch has at most eight stops"
+expect_none "$([ "$stops" -gt 0 ] && [ "$stops" -le 8 ] || echo "$stops stops")" "the way of a touch has at most eight stops"
 
-echo "1..$number"
-exit $failed
+end_checks

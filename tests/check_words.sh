@@ -32,19 +32,8 @@ stray
 anew
 news'
 
-failed=0
-number=0
-
-tell() { # COMPLAINTS DESCRIPTION
-    number=$((number + 1))
-    if [ -z "$1" ]; then
-        echo "ok $number - $2"
-    else
-        echo "not ok $number - $2"
-        echo "$1" | sed 's/^/# /'
-        failed=1
-    fi
-}
+# shellcheck source=checks.sh
+. tests/checks.sh
 
 # sources FOLDER…: the sources below.
 sources() {
@@ -79,16 +68,16 @@ halves() {
 
 pattern=$(tr -s ' \n' '|' <<<"$names" | sed 's/|$//')
 # shellcheck disable=SC2046,SC2086
-tell "$(halves code $(sources $rooms) | grep -iE ":.*(^|[^A-Za-z0-9])($pattern)([^A-Za-z0-9]|\$)" |
+expect_none "$(halves code $(sources $rooms) | grep -iE ":.*(^|[^A-Za-z0-9])($pattern)([^A-Za-z0-9]|\$)" |
     grep -vE '^[^:]*:[0-9]+: *#include' || true)" "no name has a word that is gone"
 
 # shellcheck disable=SC2046,SC2086
-tell "$(sources fs backend | sed 's|.*/\([^/]*\)[.][a-z]*$|& \1|' | grep -E "(^| |_)($pattern|ask|turn|keep|without|term|size|call|change)\$" ||
+expect_none "$(sources fs backend | sed 's|.*/\([^/]*\)[.][a-z]*$|& \1|' | grep -E "(^| |_)($pattern|ask|turn|keep|without|term|size|call|change)\$" ||
     true)" "no file has a name that is gone"
 
 pattern=$(tr '\n' '|' <<<"$phrases" | sed 's/|$//')
 # shellcheck disable=SC2046,SC2086
-tell "$([ -z "$prose" ] || halves comment $(sources $prose) | grep -wE "$pattern" || true)" "no comment has a phrase that is gone"
+expect_none "$([ -z "$prose" ] || halves comment $(sources $prose) | grep -wE "$pattern" || true)" "no comment has a phrase that is gone"
 
 # scripts: those of the tests in shell and Python, without this one, which has the words.
 scripts() {
@@ -100,12 +89,11 @@ comments() { # FILE…: "FILE:LINE: # TEXT"
 }
 
 # shellcheck disable=SC2046
-tell "$(comments $(scripts) | grep -wE "$pattern" || true)" "no comment of a script has a phrase that is gone"
+expect_none "$(comments $(scripts) | grep -wE "$pattern" || true)" "no comment of a script has a phrase that is gone"
 
 pattern=$(tr -s ' \n' '|' <<<"$names" | sed 's/|$//')
 # shellcheck disable=SC2046
-tell "$(grep -nE "(^|[ ;({])(([a-z0-9]+_)*($pattern)(_[a-z0-9]+)*(\(\)|=)|def ([a-z0-9]+_)*($pattern)(_[a-z0-9]+)*\()" \
+expect_none "$(grep -nE "(^|[ ;({])(([a-z0-9]+_)*($pattern)(_[a-z0-9]+)*(\(\)|=)|def ([a-z0-9]+_)*($pattern)(_[a-z0-9]+)*\()" \
     $(scripts) || true)" "no function or variable of a script has a word that is gone"
 
-echo "1..$number"
-exit $failed
+end_checks
