@@ -309,7 +309,7 @@ static int store_open_postgresql(const struct options *options, struct backend *
     struct store_login login;
     int result = store_login_read(options, &login, error, error_size);
     if (result == 0) {
-        struct postgresql_needs needs;
+        static struct postgresql_needs needs; /* the policy refers to its files until the process ends */
         server.user = login.user;
         server.password = login.password;
         server.identity = login.identity;

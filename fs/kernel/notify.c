@@ -205,6 +205,11 @@ void notify_finish(struct notify *notify)
     ev_async_stop(notify->loop, &notify->progress);
     g_thread_join(notify->thread);
     notify->thread = NULL;
+    struct notify_message *late; /* sent by the loop while it waited for the end */
+    while ((late = STAILQ_FIRST(&notify->queue))) {
+        STAILQ_REMOVE_HEAD(&notify->queue, next);
+        g_free(late);
+    }
     pthread_cond_destroy(&notify->filled);
     pthread_mutex_destroy(&notify->mutex);
 }

@@ -454,5 +454,6 @@ int main(void)
     int result = check_main(contract_suite(&example));
     kill(server, SIGTERM);
     scratch_free(directory);
+    g_free(script);
     return result;
 }
