@@ -202,6 +202,41 @@ START_TEST(compaction_that_cannot_write_leaves_the_journal_in_use)
 }
 END_TEST
 
+static gint syncs_begun;
+
+static void count_sync(void)
+{
+    g_atomic_int_inc(&syncs_begun);
+}
+
+/* Its file is still being synced, in vain, when the next compaction asks for a sync. */
+START_TEST(sync_of_an_aborted_compaction_does_not_count_for_the_next)
+{
+    struct state state = {{0}};
+    struct journal *j = open_good(directory, apply, &state);
+    char *path = g_build_filename(directory, "journal.new", NULL);
+    struct stat aborted;
+
+    ck_assert_int_eq(journal_compact_begin(j), 0);
+    ck_assert_int_eq(g_stat(path, &aborted), 0);
+    disk_hold_syncs(true);
+    disk_fail_syncs(EIO, aborted.st_ino);
+    disk_plan(DISK_SYNC, 0, 0, count_sync);
+    ck_assert_int_eq(journal_compact_finish(j), 0);
+    while (!g_atomic_int_get(&syncs_begun))
+        g_usleep(100);
+    journal_compact_abort(j);
+    ck_assert_int_eq(journal_compact_begin(j), 0);
+    ck_assert_int_eq(journal_compact_finish(j), 0);
+    disk_hold_syncs(false);
+    wait_ready(j);
+    ck_assert_int_eq(journal_compact_swap(j), 0);
+    disk_fail_syncs(0, 0);
+    journal_close(j);
+    g_free(path);
+}
+END_TEST
+
 /* What a power cut would leave now, under the name as it was last synced or as
  * it is: either may be found. */
 static void check_after_power_cut(uint64_t reported_synced, const GArray *history)
@@ -328,6 +363,7 @@ static Suite *compact_suite(void)
     tcase_add_test(compaction, crash_at_any_step_of_compaction_finds_the_same_state);
     tcase_add_test(compaction, sequence_grows_across_compaction);
     tcase_add_test(compaction, compaction_that_cannot_write_leaves_the_journal_in_use);
+    tcase_add_test(compaction, sync_of_an_aborted_compaction_does_not_count_for_the_next);
     tcase_add_test(compaction, power_cut_loses_nothing_that_was_reported_as_synced);
     tcase_add_test(compaction, random_use_with_crashes_agrees_with_a_plain_model);
     suite_add_tcase(suite, compaction);
