@@ -321,6 +321,28 @@ START_TEST(full_disk_refuses_new_leases_renews_and_releases_and_recovers)
 }
 END_TEST
 
+/* Renewals are missing in the journal, so the start would write a new one. */
+START_TEST(start_without_room_for_a_new_journal_goes_on_with_the_old_one)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    claim.ttl = 2000;
+    struct backend_renewal renewal = {.ticket = contract_acquire("kept", &claim).ticket, .ttl = 2000};
+    log_set_level(LOG_LEVEL_ERROR);
+    disk_fail_room(ENOSPC);
+    ck_assert_int_gt(fill_up(), 100);
+    for (int i = 0; i < 1000; i++) { /* the first ones still have room */
+        backend_renew(contract_backend, &renewal, 1);
+    }
+    backend_free(contract_backend);
+    disk_plan(DISK_WRITE, 0, ENOSPC, NULL); /* the first of the new journal */
+    contract_start(local_open_at(local_directory));
+    ck_assert(disk_happened());
+    ck_assert_int_eq(contract_stat("kept").type, BACKEND_LOCK);
+    disk_fail_room(0);
+}
+END_TEST
+
 /* All held locks can be released, and none comes back after a crash.  1: after compaction, which gives reserved room
  * back, has failed. */
 START_TEST(everything_can_be_released_on_a_full_disk)
@@ -751,6 +773,7 @@ static Suite *local_faults_suite(void)
     tcase_add_test(faults, failed_disk_refuses_new_leases_and_keeps_what_is_held);
     tcase_add_test(faults, failed_disk_gives_no_number_that_it_cannot_keep);
     tcase_add_test(faults, full_disk_refuses_new_leases_renews_and_releases_and_recovers);
+    tcase_add_test(faults, start_without_room_for_a_new_journal_goes_on_with_the_old_one);
     tcase_add_loop_test(faults, everything_can_be_released_on_a_full_disk, 0, 2);
     tcase_add_loop_test(faults, all_leases_that_closes_make_have_their_room_on_a_full_disk, 0, 2);
     tcase_add_test(faults, record_lock_that_joins_another_as_the_journal_fails_leaves_both);
