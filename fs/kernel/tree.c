@@ -112,16 +112,13 @@ static bool tree_is_used(const struct node *node)
     return !LIST_EMPTY(&node->handles) || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
 }
 
-struct node *tree_find_displaced(struct tree *tree, const struct node *parent, const char *name,
-                                 const struct node *last)
+struct node *tree_next_displaced(struct tree *tree, const struct node *parent, const char *name, unsigned *at)
 {
-    bool found = !last;
-    for (guint i = 0; i < tree->displaced->len; i++) {
-        struct node *node = g_ptr_array_index(tree->displaced, i);
-        if (found && tree_is_used(node) && node->parent == parent && strcmp(tree_name(node), name) == 0) {
+    while (*at < tree->displaced->len) {
+        struct node *node = g_ptr_array_index(tree->displaced, (*at)++);
+        if (tree_is_used(node) && node->parent == parent && strcmp(tree_name(node), name) == 0) {
             return node;
         }
-        found = found || node == last;
     }
     return NULL;
 }
@@ -129,8 +126,8 @@ struct node *tree_find_displaced(struct tree *tree, const struct node *parent, c
 struct node *tree_find(struct tree *tree, const struct node *parent, const char *name)
 {
     struct node *node = nametable_find(&tree->names, parent, name);
-    if (!node && tree->displaced->len) {
-        node = tree_find_displaced(tree, parent, name, NULL);
+    if (!node) {
+        node = tree_next_displaced(tree, parent, name, &(unsigned){0});
         if (node) {
             tree_attach(tree, node);
         }

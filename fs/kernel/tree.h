@@ -137,9 +137,9 @@ bool tree_same_path(const struct node *a, const struct node *b);
  * again.  The node itself if the path finds none. */
 struct node *tree_current_node(struct tree *tree, struct node *node);
 
-/* The next displaced node of that name that still has handles or holds, after `last` (NULL: the first); or NULL. */
-struct node *tree_find_displaced(struct tree *tree, const struct node *parent, const char *name,
-                                 const struct node *last);
+/* The next displaced node of that name that still has handles or holds, from the position `at` on (0: the first), which
+ * it moves behind that node; or NULL. */
+struct node *tree_next_displaced(struct tree *tree, const struct node *parent, const char *name, unsigned *at);
 
 /* The node of a name, with a new reference.  `there` is what tree_find has just returned for it.  Makes a node of this
  * type (S_IFREG, S_IFLNK, S_IFDIR) if there is none, and detaches one of another type. */

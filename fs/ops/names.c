@@ -177,7 +177,7 @@ static bool names_release(struct request *r)
     if (node) {
         names_add_releasable(r, node, holds);
     }
-    for (node = NULL; (node = tree_find_displaced(fs->tree, r->other, r->name, node));) {
+    for (unsigned at = 0; (node = tree_next_displaced(fs->tree, r->other, r->name, &at));) {
         names_add_releasable(r, node, holds);
     }
     guint count = holds->len;
