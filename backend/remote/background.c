@@ -152,6 +152,17 @@ bool remote_release_range(struct remote *r, struct remote_ticket *t, uint64_t st
 
 /* --- renewing --- */
 
+static bool background_is_converting(struct remote *r, const struct remote_ticket *t)
+{
+    const struct remote_request *request;
+    LIST_FOREACH(request, &r->requests, link) {
+        if (request->procedure == REMOTE_CONVERT && g_str_equal(request->id, t->id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Is a request pending that may change what its lock owner holds? */
 static bool background_lock_owner_is_changing(struct remote *r, const struct remote_ticket *t)
 {
@@ -179,9 +190,10 @@ static void background_note_renewal(struct remote_request *request, const struct
     /* Its term is longer by now, or it was changed since: the store may have restored it as it was before. */
     bool again = t && (request->renewal.ttl < t->head.ttl || request->renewal.changes != t->changes);
     bool confirmed = request->renewal.verify_only, moved = t && remote_ticket_has_moved(t, request->name);
-    bool converted = t && (t->converting || request->renewal.mode != (enum backend_mode)t->head.mode ||
-                           request->renewal.segments != t->segments ||
-                           background_lock_owner_is_changing(r, t)); /* each change has its own array */
+    bool converted = t && result == BACKEND_BUSY &&
+                     (request->renewal.mode != (enum backend_mode)t->head.mode ||
+                      request->renewal.segments != t->segments || /* each change has its own array */
+                      background_is_converting(r, t) || background_lock_owner_is_changing(r, t));
     remote_request_free(request);
     if (!t || t->state != REMOTE_HELD) {
         return;

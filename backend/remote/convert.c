@@ -36,7 +36,6 @@ static void convert_send(struct remote_request *request, struct remote_ticket *t
     request->update.claim = *claim;
     request->update.claim.meta = request->update.claim.content = NULL;
     request->lock_owner = request->update.claim.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
-    t->converting++;
     remote_request_send(request, t, convert_on_answer, timeout);
 }
 
@@ -95,16 +94,12 @@ static void convert_on_reverted(struct remote_request *request, const struct rem
     struct remote_ticket *t = remote_ticket_find(r, request->id);
     bool unknown = remote_outcome_is_unknown(answer) || answer->outcome == REMOTE_NOT_SENT,
          weaker = request->update.weaker;
-    if (t) {
-        t->converting--;
-    }
     if (t && answer->result == BACKEND_OK) {
         convert_apply(t, request, answer->sent);
         remote_ticket_schedule(r, t);
     } else if (t && answer->result == BACKEND_BUSY && reverted &&
                !unknown) { /* others share it: the conversion holds */
         reverted->update.undo_failed = true;
-        t->converting++;
         remote_request_free(request);
         remote_request_send(reverted, t, convert_on_answer, 0);
         return;
@@ -127,9 +122,6 @@ static void convert_on_answer(struct remote_request *request, const struct remot
     if (request->update.reverts) {
         convert_on_reverted(request, answer);
         return;
-    }
-    if (t) {
-        t->converting--;
     }
     if (t && remote_outcome_is_unknown(answer)) {
         convert_revert(r, t, request, convert_makes_weaker(request, t));

@@ -82,11 +82,10 @@ struct remote_ticket {
     LIST_ENTRY(remote_ticket) waiters; /* r->waiters */
     struct remote_lock *lock;
     char id[REMOTE_ID_SIZE];
-    char *name;          /* of a sequence ticket: as requested, then as given */
-    char *moving;        /* the new name of a rename whose outcome is pending or unknown; or NULL */
-    bool renaming;       /* a rename of it, or over it, is pending */
-    unsigned converting; /* pending conversions */
-    uint32_t changes;    /* counts changes of the ticket and of what the store keeps with it */
+    char *name;       /* of a sequence ticket: as requested, then as given */
+    char *moving;     /* the new name of a rename whose outcome is pending or unknown; or NULL */
+    bool renaming;    /* a rename of it, or over it, is pending */
+    uint32_t changes; /* counts changes of the ticket and of what the store keeps with it */
     enum remote_state state;
     bool granted_unclaimed;           /* the store granted it; the claim is not confirmed yet */
     struct remote_request *acquiring; /* the pending acquire, or NULL */

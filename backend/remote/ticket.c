@@ -308,7 +308,6 @@ void remote_ticket_adopt_id(struct remote *r, struct remote_ticket *t, const cha
         return;
     }
     if (was) {
-        t->converting = was->converting;
         t->head.joined = true;
         t->head.content = g_steal_pointer(&was->head.content); /* the store keeps it with the ticket id */
         t->handle = was->handle;
