@@ -2,15 +2,18 @@
 """mutants: how many bugs that a machine makes do the tests find?
 
     mutants.py --quick [--seed N] [--count N]
-    mutants.py [--seed N] [--count N] [--room ROOM] [--worlds N] [--jobs N] [--budget N] [--out FILE] [--list] [--table]
+    mutants.py [--seed N] [--count N] [--room ROOM] [--layers L,L] [--skip RE] [--worlds N] [--jobs N] [--budget N] [--bound N]
+               [--out FILE [--again]] [--list] [--table]
 
 as root from the build directory; top_srcdir is taken from the environment.  The mutants are made from the seed, evenly
 over the rooms.  Each is built in a copy of the sources (./mutants), and the layers of tests run from fast to slow until
-one fails: unit tests, message tests, contract tests, simulator, oracle, real system.  Of the first three those run that
-reach the function.  A test must fail twice, or hang four times.  A layer begins no test after its budget of time.
-Prints a table by room, and each survivor with its file, line and change.  With --out a run can be cut: started again, it
-goes on.  With --quick it uses the programs of the build directory as they are, and of each room only a few that take
-seconds (QUICK), for which one failure counts; a line of totals follows.
+one fails: unit tests, message tests, simulator, contract tests, oracle, real system.  Of unit, message and contract tests
+those run that reach the function, the likeliest by its time first: one that has found a mutant of the same file before.
+A test that takes longer than a second must fail twice, and any must hang twice.  The tests that one layer runs take no
+longer than its budget of time.  Prints a table by room, and each survivor with its file, line and change.
+With --out a run can be cut: started again, it goes on; with --again it runs what it has not yet tried on those alive, so
+that a first run may have a small budget.  With --quick it uses the programs of the build directory as they are, and of
+each room only a few that take seconds (QUICK), for which one failure counts; a line of totals follows.
 """
 import argparse
 import collections
@@ -88,11 +91,12 @@ SIMULATOR = "tests/sim/sim"
 MEASURED = 30  # worlds, to know how long one takes
 BOUNDED = {"E2E_SLACK": "6000", "ORACLE_PROGRAMS": "500", "ORACLE_SECONDS": "8"}
 Mutant = collections.namedtuple("Mutant", "number room file line operator old new change")
-LAYERS = ["unit", "message", "contract", "simulator", "oracle", "system"]
+LAYERS = ["unit", "message", "simulator", "contract", "oracle", "system"]
 
 
 def sources():
-    listed = subprocess.run(["git", "-C", TOP, "ls-files", "fs", "backend"], capture_output=True, text=True, check=True)
+    listed = subprocess.run(["git", "-c", "safe.directory=*", "-C", TOP, "ls-files", "fs", "backend"], capture_output=True, text=True,
+                            check=True)
     rooms = collections.defaultdict(list)
     for file in listed.stdout.split():
         if file.endswith((".c", ".lua")) and os.path.dirname(file) in ROOMS and not file.endswith("/not_built.c"):
@@ -136,16 +140,22 @@ class Judge:
     def prepare(self, rooms):
         """Builds everything, and knows what there is to run."""
         tree = self.tree
+        layers, skip = self.arguments.layers, self.arguments.skip
+        programs = [p for p in tree.programs() if not p.endswith("_example") and self.layer(p) in layers and not re.search(skip, p)]
+        tree.make(["all"])
+        tree.build(programs + ["leasefs", "leaserun"] + ([SIMULATOR] if "simulator" in layers else []) +
+                   (["tests/oracle/oracle"] if {"oracle", "system"} & set(layers) else []))
         self.objects = tree.compile_for_reach([f for files in sources().values() for f in files if f.endswith(".c")])
-        programs = [program for program in tree.programs() if not program.endswith("_example")]
-        tree.build(programs + [SIMULATOR, "leasefs", "leaserun", "tests/oracle/oracle"])
         self.names = [program for program in programs if not program.startswith("tests/contract/")]
-        for program in programs:  # case by case, where a server is not started for each
+        for program in programs:  # case by case, where no slow server is started for each
             if program.startswith("tests/contract/"):
-                local = re.search("memory|local", program)
-                self.names += [f"{program}|CK_RUN_CASE={case}" for case in tree.cases()] if local else [program]
+                cheap = re.search("memory|local|redis|redlock", program)
+                self.names += [f"{program}|CK_RUN_CASE={case}" for case in tree.cases()] if cheap else [program]
         self.names += [f"{SIMULATOR}|-s|{store}|-n|{MEASURED}|-o|300|-q|-j|1" for store in sorted({s for r in ROOMS.values() for s in r[0]})]
         self.names += sorted({script for room in rooms for script in self.scripts(room)})
+        self.names = [name for name in self.names if self.layer(name) in layers]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:  # most of them wait
+            list(pool.map(self.measure, [name for name in self.names if not name.endswith(".sh")]))
 
     def measure(self, name):
         """Its time, after a run without a mutant; None if that fails."""
@@ -188,7 +198,7 @@ class Judge:
 
     def runs(self, mutant):
         """What may find that mutant, as (layer, name, program, options), layer by layer, the likeliest by its time first."""
-        for layer in LAYERS:
+        for layer in self.arguments.layers:
             chosen, spent = [], 0
             for name in self.names:
                 program, *options = name.split("|")
@@ -197,7 +207,7 @@ class Judge:
                     likely = 0.1 + reach + 4 * self.kills[mutant.file, name] + self.kills[mutant.room, name]
                     chosen.append((-likely / (1 + self.seconds[name]), name, program, options))
             for _, name, program, options in sorted(chosen):
-                if layer != "simulator" and spent and spent + self.seconds[name] > self.arguments.budget:
+                if layer != "simulator" and spent + self.seconds[name] > self.arguments.budget:
                     continue
                 spent += self.seconds[name]
                 if layer == "simulator":
@@ -206,17 +216,32 @@ class Judge:
 
     def attempt(self, layer, key, command, options, directory):
         """How it fails, and what it says then; an empty string if it passes."""
-        bound = 60 + 5 * self.seconds[key] * (int(options[3]) / MEASURED if layer == "simulator" else 1)
-        for _ in range(1 if layer == "simulator" else 2):  # or was it the machine?
-            failure, line = self.tree.run(command, bound, directory, **BOUNDED)
-            if failure == "hung":
-                failure, line = self.tree.run(command, bound, directory, **BOUNDED)
-            if not failure:
-                break
+        seconds = self.seconds[key] * (int(options[3]) / MEASURED if layer == "simulator" else 1)
+        failure, line = self.tree.run(command, 10 + 10 * seconds, directory, **BOUNDED)
+        if failure == "hung" or (failure and seconds > 1 and layer != "simulator"):  # or was it the machine?
+            failure, line = self.tree.run(command, 10 + 10 * seconds, directory, **BOUNDED)
         return failure, line
 
-    def judge(self, mutant):
-        """(layer, how, what found it); the layer is "alive" if nothing did."""
+    def remember(self, file, key):
+        """That this test has found a mutant of that file."""
+        self.kills[file, key] += 1
+        self.kills[os.path.dirname(file), key] += 1
+
+    def link(self, layer, program, name, new, directory):
+        """The programs with that object which this test runs, linked once; False if one cannot be."""
+        tree = self.tree
+        programs = [program] if layer not in ("oracle", "system") else ["leasefs", "leaserun"]
+        for p in programs:
+            if os.path.exists(os.path.join(directory, p)):
+                continue
+            if programs[0] != program and name not in tree.links[p] and (p == "leaserun" or name in tree.links["leaserun"]):
+                shutil.copy2(os.path.join(TREE, p), directory)  # the object is of the other one
+            elif not tree.link(p, name, new, directory):
+                return False
+        return True
+
+    def judge(self, mutant, tried):
+        """(layer, how, what found it); the layer is "alive" if nothing did.  Adds what has run to `tried`."""
         tree = self.tree
         directory = os.path.join(TREE, "worker", f"{os.getpid()}-{threading.get_ident()}")
         shutil.rmtree(directory, ignore_errors=True)
@@ -226,19 +251,15 @@ class Judge:
             return "compiler", "failed", ""
         name = os.path.relpath(new, directory)
         for layer, key, program, options in self.runs(mutant):
-            if layer in ("oracle", "system"):
-                made = [tree.link(p, name, new, directory) if name in tree.links[p] or p == "leasefs" and name not in
-                        tree.links["leaserun"] else shutil.copy2(os.path.join(TREE, p), directory) for p in ("leasefs", "leaserun")]
-                command = ["bash", program]
-            else:
-                made = [tree.link(program, name, new, directory)]
-                command = [made[0], *options]
-            if not all(made):
+            if key in tried:
+                continue
+            if not self.link(layer, program, name, new, directory):
                 return "compiler", "failed", program
+            command = ["bash", program] if program.endswith(".sh") else [os.path.join(directory, program), *options]
             failure, line = self.attempt(layer, key, command, options, directory)
+            tried.append(key)
             if failure:
-                self.kills[mutant.file, key] += 1
-                self.kills[mutant.room, key] += 1
+                self.remember(mutant.file, key)
                 return layer, failure, f"{key}: {line}"
         return "alive", "", ""
 
@@ -261,7 +282,7 @@ class Quick(Judge):
                 continue  # it is not in the library
             cases = [f"CK_RUN_CASE={case}" for case in STORE.split("|")] if "contract" in program else [None]
             for case in cases:
-                yield self.layer(program), program, program, [case] if case else []
+                yield self.layer(program), f"{program}|{case}", program, [case] if case else []
 
 
 def table(rows):
@@ -292,11 +313,14 @@ def main():
     parser.add_argument("--count", type=int, default=600)
     parser.add_argument("--room", default="")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--layers", type=lambda text: text.split(","), default=LAYERS)
+    parser.add_argument("--skip", default="^$", help="a pattern: programs that do not run")
     parser.add_argument("--worlds", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--bound", type=int, default=300, help="seconds for one test without a mutant")
-    parser.add_argument("--budget", type=int, default=100, help="seconds after which a layer begins no other test")
+    parser.add_argument("--budget", type=int, default=100, help="seconds that the tests of one layer may take")
     parser.add_argument("--out", help="a file of results; those mutants are not run again")
+    parser.add_argument("--again", action="store_true", help="run further tests on those in --out that are alive")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     parser.add_argument("--table", action="store_true", help="print the results in --out, and run nothing")
     arguments = parser.parse_args()
@@ -311,19 +335,23 @@ def main():
         for mutant in chosen:
             print(describe(mutant._asdict()))
         return 0
-    for mutant in chosen:  # those of other sources do not count
-        row = rows.get(mutant.number)
-        if row and [row[key] for key in ("file", "line", "old", "new")] != [mutant.file, mutant.line, mutant.old, mutant.new]:
-            del rows[mutant.number]
+    earlier = list(rows.values())
+    same = {mutant.number: [mutant.file, mutant.line, mutant.old, mutant.new] for mutant in chosen}
+    rows = {row["number"]: row for row in earlier  # those of other sources do not count
+            if [row[key] for key in ("file", "line", "old", "new")] == same.get(row["number"])}
     judge = Quick(Tree(os.getcwd(), arguments.jobs, copies=False), arguments) if arguments.quick else Judge(
         Tree(TREE, arguments.jobs), arguments)
     judge.prepare(sorted({mutant.room for mutant in chosen}))
+    for row in earlier:
+        if row["by"]:
+            judge.remember(row["file"], row["by"].split(": ")[0])
     lock = threading.Lock()
 
     def one(mutant):
         began = time.monotonic()
-        layer, how, by = judge.judge(mutant)
-        row = dict(mutant._asdict(), layer=layer, how=how, by=by, seconds=round(time.monotonic() - began, 1))
+        tried = list(rows[mutant.number].get("tried", [])) if mutant.number in rows else []
+        layer, how, by = judge.judge(mutant, tried)
+        row = dict(mutant._asdict(), layer=layer, how=how, by=by, tried=tried, seconds=round(time.monotonic() - began, 1))
         del row["change"]
         with lock:
             rows[row["number"]] = row
@@ -333,7 +361,8 @@ def main():
                     out.write(json.dumps(row) + "\n")
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        list(pool.map(one, [mutant for mutant in chosen if mutant.number not in rows]))
+        list(pool.map(one, [mutant for mutant in chosen if mutant.number not in rows or
+                            (arguments.again and rows[mutant.number]["layer"] == "alive")]))
     table([rows[number] for number in sorted(rows)])
     if arguments.quick:
         layers = collections.Counter(row["layer"] for row in rows.values())

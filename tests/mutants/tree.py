@@ -4,6 +4,7 @@ A mutant costs one compilation; a program is linked when it is run.  The program
 the library compiled for gcov, so that it is known how long each takes and which functions it reaches.
 """
 import collections
+import concurrent.futures
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import selectors
 import shlex
 import shutil
 import subprocess
+import threading
 import time
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
@@ -80,6 +82,7 @@ class Tree:
         if copies:
             self.copy(root)
         self.links = {}
+        self.built = collections.defaultdict(threading.Lock)  # program → held while it is linked for gcov
         self.reach = {}  # name → file → ({lines}, [(first, last) of a function])
         self.find_compiler()
 
@@ -173,14 +176,17 @@ class Tree:
 
     def compile_for_reach(self, files):
         directory = os.path.join(self.root, "reach")
-        kept = {}
-        for file in files:
+
+        def compile_one(file):
             source, target = os.path.join(directory, file), os.path.join(directory, file[:-2] + ".o")
             if not is_newer(target, os.path.join(self.root, file)):
                 write(source, read(os.path.join(self.root, file)))
                 subprocess.run(self.compiler + ["-O0", "--coverage", "-c", source, "-o", target],
                                cwd=self.root, check=True, capture_output=True)
-            kept[file[:-2] + ".o"] = target
+            return file[:-2] + ".o", target
+
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            kept = dict(pool.map(compile_one, files))
         subprocess.run(["ar", "rc", os.path.join(directory, "all.a")] + list(kept.values()), check=True)
         return kept
 
@@ -196,10 +202,12 @@ class Tree:
             archive = os.path.join(directory, "all.a")
             used = {name: path for name, path in objects.items() if name in self.links[program]}
             words = [archive if w == "libleasefs.a" else used.get(w, w) for w in self.links[program]]
-            built = os.path.join(data, "built", os.path.basename(program))
+            built = os.path.join(directory, program)
             words[words.index("-o") + 1] = built
-            os.makedirs(os.path.dirname(built), exist_ok=True)
-            subprocess.run(words + ["--coverage"], cwd=self.root, check=True)
+            with self.built[program]:
+                if not is_newer(built, os.path.join(self.root, program)):
+                    os.makedirs(os.path.dirname(built), exist_ok=True)
+                    subprocess.run(words + ["--coverage"], cwd=self.root, check=True)
             began = time.monotonic()
             failure, _ = self.run([built, *name.split("|")[1:]], bound, directory, GCOV_PREFIX=data)
             if failure:  # once more: the machine may have been slow
@@ -208,7 +216,8 @@ class Tree:
                 failure += line
             seconds = time.monotonic() - began
             reach = self.read_reach(data)
-            write(kept, json.dumps((failure, seconds, reach)))
+            if not failure:
+                write(kept, json.dumps((failure, seconds, reach)))
         self.reach[name] = reach
         return failure, seconds
 
@@ -216,18 +225,17 @@ class Tree:
         reach = {}
         prefix = os.path.join(self.root, "reach") + "/"
         for folder, _, names in os.walk(data):
-            for name in names:
-                if name.endswith(".gcda"):
-                    note = os.path.join("/", os.path.relpath(folder, data), name[:-5] + ".gcno")
-                    shutil.copy(note, folder)
-                    text = subprocess.run(["gcov", "-t", "-j", name], cwd=folder, capture_output=True, text=True).stdout
-                    for part in filter(None, text.split("\n")):
-                        for file in json.loads(part)["files"]:
-                            if file["file"].startswith(prefix):
-                                reach[file["file"][len(prefix):]] = (
-                                    [line["line_number"] for line in file["lines"] if line["count"]],
-                                    [(f["start_line"], f["end_line"]) for f in file["functions"] if f["execution_count"]])
-        shutil.rmtree(data)
+            counts = [name for name in names if name.endswith(".gcda")]
+            for name in counts:
+                shutil.copy(os.path.join("/", os.path.relpath(folder, data), name[:-5] + ".gcno"), folder)
+            text = counts and subprocess.run(["gcov", "-t", "-j", *counts], cwd=folder, capture_output=True, text=True).stdout
+            for part in filter(None, text.split("\n") if text else []):
+                for file in json.loads(part)["files"]:
+                    if file["file"].startswith(prefix):
+                        reach[file["file"][len(prefix):]] = (
+                            [line["line_number"] for line in file["lines"] if line["count"]],
+                            [(f["start_line"], f["end_line"]) for f in file["functions"] if f["execution_count"]])
+        shutil.rmtree(data, ignore_errors=True)
         return reach
 
     def reaches(self, name, file, line):
