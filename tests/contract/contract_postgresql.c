@@ -35,7 +35,7 @@ static struct backend *open_relayed_as(const char *identity)
     char uri[256];
     backend_free(open_mount(1, NULL)); /* which makes the schema */
     snprintf(uri, sizeof uri, "postgresql://postgres@127.0.0.1:%u/postgres?schema=t%d",
-             relay_to(contract_loop, postgresql_server_port(server)), getpid());
+             relay_port(relay_to(contract_loop, postgresql_server_port(server))), getpid());
     return open_uri(uri, &(struct postgresql_options){
                              .seed = 1, .timeout = RELAYED_TIMEOUT, .background = true, .identity = identity});
 }

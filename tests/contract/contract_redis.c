@@ -71,7 +71,7 @@ static struct backend *open_relayed(void)
     struct redis_options options = {.seed = 1};
     options.conn.timeout = options.conn.command_timeout = RELAYED_TIMEOUT;
     options.conn.uri.host = (char *)"127.0.0.1";
-    options.conn.uri.port = relay_to(contract_loop, redis_server_port(server));
+    options.conn.uri.port = relay_port(relay_to(contract_loop, redis_server_port(server)));
     return open_with(options);
 }
 

@@ -73,7 +73,7 @@ static struct backend *open_relayed(void)
     uint16_t ports[G_N_ELEMENTS(servers)];
     for (size_t i = 0; i < G_N_ELEMENTS(servers); i++) {
         await_uptime(servers[i], 2);
-        ports[i] = relay_to(contract_loop, redis_server_port(servers[i]));
+        ports[i] = relay_port(relay_to(contract_loop, redis_server_port(servers[i])));
     }
     return open_mount_at(ports, 1, NULL);
 }

@@ -58,7 +58,7 @@ static struct backend *open_mount(uint32_t seed)
 
 static struct backend *open_relayed(void)
 {
-    return open_mount_at(relay_to(contract_loop, zookeeper_server_port(server)), "", 1, true);
+    return open_mount_at(relay_port(relay_to(contract_loop, zookeeper_server_port(server))), "", 1, true);
 }
 
 static struct backend *open_zookeeper(void)

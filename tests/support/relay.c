@@ -1,28 +1,37 @@
-/* relay: loses or delays what servers and mounts say. */
+/* relay: loses, delays or changes what servers and mounts send; see relay.h. */
 #include "tests/support/relay.h"
 
 #include <arpa/inet.h>
 #include <check.h>
 #include <ev.h>
-#include <glib.h>
-#include <stdbool.h>
+#include <netinet/tcp.h>
+#include <string.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-struct pair {
-    LIST_ENTRY(pair) link;
-    ev_io client, server;
-    ev_timer request, answer; /* what waits because the relay is slow */
+struct relay {
+    ev_io listening;
+    uint16_t port, to;
+    const char *text, *request, *late; /* of the rules */
+    unsigned times, request_times, lost;
+    bool close;
+    relay_forge_piece *forge;
+    void *forge_arg;
+    GByteArray *held;
+    int held_for; /* the server's end */
 };
 
-struct door {
-    ev_io listening;
-    uint16_t to;
+struct pair {
+    LIST_ENTRY(pair) link;
+    struct relay *relay;
+    ev_io client, server;
+    ev_timer request, answer; /* what waits because the relay is slow */
+    bool unanswered;          /* its next answer is lost */
 };
 
 static struct ev_loop *loop;
-static struct door doors[8];
+static struct relay relays[8];
 static unsigned count;
 static LIST_HEAD(, pair) pairs = LIST_HEAD_INITIALIZER(pairs);
 static bool deaf, cutting, closed, stopped;
@@ -40,31 +49,74 @@ static void end_pair(struct pair *pair)
     g_free(pair);
 }
 
-static bool pass_on(int fd, const char *data, ssize_t length)
+/* With blocking: scripts are more than a socket's buffer takes.  A mount is on this loop and may not read what is
+ * forged: that need not arrive. */
+static bool pass_on(int fd, const char *data, size_t length, int flags)
 {
-    for (ssize_t n; length > 0; data += n, length -= n) {
-        n = send(fd, data, (size_t)length, MSG_NOSIGNAL);
+    for (ssize_t n; length > 0; data += n, length -= (size_t)n) {
+        n = send(fd, data, length, MSG_NOSIGNAL | flags);
         if (n <= 0)
             return false;
     }
     return true;
 }
 
+static bool contains(const char *data, ssize_t length, const char *text)
+{
+    return length > 0 && memmem(data, (size_t)length, text, strlen(text));
+}
+
 static void request(struct pair *pair)
 {
+    struct relay *relay = pair->relay;
     char data[65536];
     ssize_t n = read(pair->client.fd, data, sizeof data);
-    if (n <= 0 || !pass_on(pair->server.fd, data, n))
+    if (relay->request_times > 0 && contains(data, n, relay->request)) {
+        relay->request_times--;
+        pair->unanswered = true;
+    }
+    if (relay->late && contains(data, n, relay->late)) {
+        relay->late = NULL;
+        relay->held = g_byte_array_append(g_byte_array_new(), (const guint8 *)data, (guint)n);
+        relay->held_for = dup(pair->server.fd);
         end_pair(pair);
+    } else if (n <= 0 || !pass_on(pair->server.fd, data, (size_t)n, 0)) {
+        end_pair(pair);
+    }
+}
+
+static bool forge(struct pair *pair, const char *data, ssize_t length)
+{
+    GString *piece = g_string_new_len(data, length);
+    pair->relay->forge(pair->relay->forge_arg, piece);
+    bool passed = pass_on(pair->client.fd, piece->str, piece->len, MSG_DONTWAIT);
+    g_string_free(piece, TRUE);
+    return passed;
 }
 
 static void answer(struct pair *pair)
 {
+    struct relay *relay = pair->relay;
     char data[65536];
     ssize_t n = read(pair->server.fd, data, sizeof data);
-    if (cutting)
+    bool open = n > 0;
+    if (cutting) {
         relay_reset();
-    else if (n <= 0 || (!deaf && !pass_on(pair->client.fd, data, n)))
+        return;
+    }
+    if (open && relay->times > 0 && contains(data, n, relay->text)) {
+        relay->times--;
+        relay->lost++;
+        open = !relay->close;
+    } else if (open && pair->unanswered) {
+        relay->lost++;
+        open = false;
+    } else if (open && relay->forge) {
+        open = forge(pair, data, n);
+    } else if (open && !deaf) {
+        open = pass_on(pair->client.fd, data, (size_t)n, 0);
+    }
+    if (!open)
         end_pair(pair);
 }
 
@@ -121,17 +173,21 @@ static struct sockaddr_in address_of(uint16_t port)
 
 static void on_connection(struct ev_loop *l, ev_io *io, int events)
 {
-    const struct door *door = io->data;
-    struct sockaddr_in address = address_of(door->to);
+    struct relay *relay = io->data;
+    struct sockaddr_in address = address_of(relay->to);
     int client = accept4(io->fd, NULL, NULL, SOCK_CLOEXEC), server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int at_once = 1;
     (void)events;
     ck_assert_int_ge(client, 0);
+    setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
+    setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
     if (closed || connect(server, (struct sockaddr *)&address, sizeof address) < 0) {
         close(client);
         close(server);
         return;
     }
     struct pair *pair = g_new0(struct pair, 1);
+    pair->relay = relay;
     ev_io_init(&pair->client, on_request, client, EV_READ);
     ev_io_init(&pair->server, on_answer, server, EV_READ);
     ev_timer_init(&pair->request, on_late_request, 0, 0);
@@ -142,30 +198,35 @@ static void on_connection(struct ev_loop *l, ev_io *io, int events)
     LIST_INSERT_HEAD(&pairs, pair, link);
 }
 
-uint16_t relay_to(struct ev_loop *of, uint16_t port)
+struct relay *relay_to(struct ev_loop *of, uint16_t port)
 {
     struct sockaddr_in address = address_of(0);
     socklen_t size = sizeof address;
     int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_uint_lt(count, G_N_ELEMENTS(doors));
-    struct door *door = &doors[count++];
+    ck_assert_uint_lt(count, G_N_ELEMENTS(relays));
+    struct relay *relay = &relays[count++];
     loop = of;
     ck_assert_int_eq(bind(listening, (struct sockaddr *)&address, size), 0);
     ck_assert_int_eq(listen(listening, 64), 0);
     ck_assert_int_eq(getsockname(listening, (struct sockaddr *)&address, &size), 0);
-    door->to = port;
-    ev_io_init(&door->listening, on_connection, listening, EV_READ);
-    door->listening.data = door;
-    ev_io_start(loop, &door->listening);
-    return ntohs(address.sin_port);
+    *relay = (struct relay){.port = ntohs(address.sin_port), .to = port};
+    ev_io_init(&relay->listening, on_connection, listening, EV_READ);
+    relay->listening.data = relay;
+    ev_io_start(loop, &relay->listening);
+    return relay;
+}
+
+uint16_t relay_port(const struct relay *relay)
+{
+    return relay->port;
 }
 
 void relay_end(void)
 {
     relay_reset();
     for (; count > 0; count--) {
-        ev_io_stop(loop, &doors[count - 1].listening);
-        close(doors[count - 1].listening.fd);
+        ev_io_stop(loop, &relays[count - 1].listening);
+        close(relays[count - 1].listening.fd);
     }
 }
 
@@ -190,7 +251,7 @@ void relay_stop(void)
     struct pair *pair;
     stopped = true;
     for (unsigned i = 0; i < count; i++)
-        ev_io_stop(loop, &doors[i].listening);
+        ev_io_stop(loop, &relays[i].listening);
     LIST_FOREACH(pair, &pairs, link) {
         ev_io_stop(loop, &pair->client);
         ev_io_stop(loop, &pair->server);
@@ -203,7 +264,7 @@ void relay_continue(void)
     stopped = false;
     slow = 0;
     for (unsigned i = 0; i < count; i++)
-        ev_io_start(loop, &doors[i].listening);
+        ev_io_start(loop, &relays[i].listening);
     LIST_FOREACH(pair, &pairs, link) {
         ev_io_start(loop, &pair->client);
         ev_io_start(loop, &pair->server);
@@ -220,4 +281,40 @@ void relay_reset(void)
     deaf = cutting = closed = false;
     while (!LIST_EMPTY(&pairs))
         end_pair(LIST_FIRST(&pairs));
+}
+
+void relay_lose(struct relay *relay, const char *text, unsigned times, bool close)
+{
+    relay->text = text;
+    relay->times = times;
+    relay->close = close;
+}
+
+void relay_lose_answer(struct relay *relay, const char *text, unsigned times)
+{
+    relay->request = text;
+    relay->request_times = times;
+}
+
+unsigned relay_lost(const struct relay *relay)
+{
+    return relay->lost;
+}
+
+void relay_hold_back(struct relay *relay, const char *text)
+{
+    relay->late = text;
+}
+
+void relay_forward_held(struct relay *relay)
+{
+    pass_on(relay->held_for, (const char *)relay->held->data, relay->held->len, 0); /* which may be closed */
+    close(relay->held_for);
+    g_byte_array_unref(relay->held);
+}
+
+void relay_forge(struct relay *relay, relay_forge_piece *change, void *arg)
+{
+    relay->forge = change;
+    relay->forge_arg = arg;
 }

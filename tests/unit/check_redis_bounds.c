@@ -6,9 +6,9 @@
 
 #include "backend/redis/private.h"
 #include "tests/support/check_main.h"
+#include "tests/support/relay.h"
 #include "tests/unit/fake_redis.h"
 #include "tests/unit/hosts_fixture.h"
-#include "tests/unit/redis_proxy.h"
 
 static struct redis *mounted(unsigned mount)
 {
@@ -317,20 +317,20 @@ static void take_longer_than_the_term(void *arg, GString *piece)
 START_TEST(grant_that_always_comes_too_late_is_refused_and_given_back)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, 100);
-    struct redis_proxy *proxy = redis_proxy_new(hosts_loop, redis_server_socket(hosts_server));
+    struct relay *proxy = relay_to(hosts_loop, redis_server_port(hosts_server));
     int late = 0;
-    hosts_options.conn.uri.path = (char *)redis_proxy_socket(proxy);
+    hosts_reach_by(relay_port(proxy));
     hosts_mount(0);
-    redis_proxy_forge(proxy, take_longer_than_the_term, &late);
+    relay_forge(proxy, take_longer_than_the_term, &late);
     struct hosts_record *record = hosts_acquire(0, "a", &claim);
     ck_assert_int_eq(record->result, BACKEND_UNREACHABLE);
     ck_assert_int_ge(late, 3);
     ck_assert_uint_eq(record->granted, 0);
-    redis_proxy_forge(proxy, NULL, NULL);
+    relay_forge(proxy, NULL, NULL);
     HOSTS_UNTIL(!hosts_exists("h:a"));
     hosts_get(0, "a", HOSTS_LONG);
     hosts_close(0);
-    redis_proxy_free(proxy);
+    relay_end();
 }
 END_TEST
 

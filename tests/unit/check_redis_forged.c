@@ -11,14 +11,14 @@
 
 #include "backend/log.h"
 #include "tests/support/check_main.h"
+#include "tests/support/relay.h"
 #include "tests/unit/hosts_fixture.h"
-#include "tests/unit/redis_proxy.h"
 
 enum { NAMES = 6, TICKETS = 24, LOCK_OWNERS = 3, MEMORY = 64 };
 
 static const char *const names[NAMES] = {"a", "b", "d/a", "d/b", "e", "{t}x"};
 
-static struct redis_proxy *proxy;
+static struct relay *proxy;
 static GRand *source;
 
 static unsigned dice(unsigned sides)
@@ -31,18 +31,18 @@ static void setup(void)
     hosts_setup();
     log_set_level(LOG_LEVEL_ERROR);
     source = g_rand_new_with_seed(1);
-    proxy = redis_proxy_new(hosts_loop, redis_server_socket(hosts_server));
+    proxy = relay_to(hosts_loop, redis_server_port(hosts_server));
     hosts_until_up(1);
-    hosts_options.conn.uri.path = (char *)redis_proxy_socket(proxy);
+    hosts_reach_by(relay_port(proxy));
     hosts_options.conn.retry_max = 1;
     hosts_until_up(0);
 }
 
 static void teardown(void)
 {
-    redis_proxy_forge(proxy, NULL, NULL);
+    relay_forge(proxy, NULL, NULL);
     hosts_close(0);
-    redis_proxy_free(proxy);
+    relay_end();
     g_rand_free(source);
     hosts_teardown();
 }
@@ -108,9 +108,9 @@ START_TEST(grant_with_the_token_of_another_lock_frees_nothing)
 
     read_token("h:a", token);
     s.to = forged = g_strdup_printf("*5\r\n$7\r\ngranted\r\n$32\r\n%s\r\n$1\r\n1\r\n$0\r\n\r\n$0\r\n\r\n", token);
-    redis_proxy_forge(proxy, end_with, &s);
+    relay_forge(proxy, end_with, &s);
     b = hosts_acquire(0, "b", &claim);
-    redis_proxy_forge(proxy, NULL, NULL);
+    relay_forge(proxy, NULL, NULL);
     ck_assert_uint_ge(s.done, 1);
     ck_assert_int_eq(b->result, BACKEND_UNREACHABLE);
     hosts_until_up(0);
@@ -144,9 +144,9 @@ START_TEST(answer_that_is_too_large_or_invalid_only_ends_the_connection)
     struct hosts_record *a = hosts_get(0, "a", HOSTS_LONG);
     clock_ms requested = clock_now();
 
-    redis_proxy_forge(proxy, answer_with, &s);
+    relay_forge(proxy, answer_with, &s);
     ck_assert_int_eq(hosts_stat(0, "a").type, BACKEND_LOCK); /* asked again on the next connection */
-    redis_proxy_forge(proxy, NULL, NULL);
+    relay_forge(proxy, NULL, NULL);
     if (_i < 5) /* at once, not when patience ends */
         ck_assert_int_lt(clock_now() - requested, HOSTS_COMMAND_TIMEOUT);
     ck_assert_uint_eq(a->ended, 0);
@@ -182,7 +182,7 @@ START_TEST(numbers_and_contents_beyond_all_bounds_are_cut)
     g_string_append(content, "\r\n:-1\r\n:-1\r\n:99999999999\r\n");
     s.to = content->str;
     hosts_stat(0, "b"); /* what else the server had to say has been said */
-    redis_proxy_forge(proxy, answer_with, &s);
+    relay_forge(proxy, answer_with, &s);
     record_info.waiters = 0;
     backend_stat(hosts_mount(0), "a", on_known, &size);
     HOSTS_UNTIL(record_info.waiters);
@@ -569,7 +569,7 @@ START_TEST(forged_answers_harm_nobody)
     seen = g_ptr_array_new_with_free_func(free_seen);
     ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
     bystander = hosts_get(1, "bystander", HOSTS_LONG);
-    redis_proxy_forge(proxy, change, NULL);
+    relay_forge(proxy, change, NULL);
     while (changed < wanted()) {
         for (unsigned i = dice(6); i > 0 && open_calls < 64; i--)
             act();
@@ -580,7 +580,7 @@ START_TEST(forged_answers_harm_nobody)
             fprintf(stderr, "# %llu answers forged\n", (unsigned long long)changed);
         }
     }
-    redis_proxy_forge(proxy, NULL, NULL);
+    relay_forge(proxy, NULL, NULL);
     hosts_until_up(0);
     HOSTS_UNTIL(open_calls == 0);
     ck_assert_uint_eq(bystander->ended, 0);

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "tests/support/check_main.h"
+#include "tests/support/relay.h"
 #include "tests/unit/hosts_fixture.h"
-#include "tests/unit/redis_proxy.h"
 
 enum { GRACE = 3000 };
 
@@ -270,18 +270,18 @@ END_TEST
 /* --- mounts that were away --- */
 
 /* Mounts 0 and 1 behind a proxy each. */
-static struct redis_proxy *proxies[2];
+static struct relay *proxies[2];
 
 static void setup_proxies(void)
 {
     hosts_setup();
     hosts_options.grace = hosts_options.term = GRACE;
     for (unsigned i = 0; i < 2; i++) {
-        proxies[i] = redis_proxy_new(hosts_loop, redis_server_socket(hosts_server));
-        hosts_options.conn.uri.path = (char *)redis_proxy_socket(proxies[i]);
+        proxies[i] = relay_to(hosts_loop, redis_server_port(hosts_server));
+        hosts_reach_by(relay_port(proxies[i]));
         hosts_until_up(i);
     }
-    hosts_options.conn.uri.path = (char *)redis_server_socket(hosts_server);
+    hosts_reach_by(0);
     hosts_until_up(2);
     until_all_know();
 }
@@ -290,19 +290,19 @@ static void teardown_proxies(void)
 {
     for (unsigned i = 0; i < 2; i++) {
         hosts_close(i);
-        redis_proxy_free(proxies[i]);
     }
+    relay_end();
     hosts_teardown();
 }
 
 static void cut_off(unsigned mount)
 {
-    redis_proxy_lose(proxies[mount], "", UINT_MAX, true);
+    relay_lose(proxies[mount], "", UINT_MAX, true);
 }
 
 static void let_back(unsigned mount)
 {
-    redis_proxy_lose(proxies[mount], "", 0, false);
+    relay_lose(proxies[mount], "", 0, false);
 }
 
 enum { AWAY_TERM = 24000 }; /* which is not over when the store is opened */

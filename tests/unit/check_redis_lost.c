@@ -4,18 +4,18 @@
  * without a holder.
  */
 #include "tests/support/check_main.h"
+#include "tests/support/relay.h"
 #include "tests/unit/hosts_fixture.h"
-#include "tests/unit/redis_proxy.h"
 
-static struct redis_proxy *proxy;
+static struct relay *proxy;
 
 /* Mount 0 is behind the proxy, the others are not. */
 static void open_mounts(void)
 {
-    proxy = redis_proxy_new(hosts_loop, redis_server_socket(hosts_server));
-    hosts_options.conn.uri.path = (char *)redis_proxy_socket(proxy);
+    proxy = relay_to(hosts_loop, redis_server_port(hosts_server));
+    hosts_reach_by(relay_port(proxy));
     hosts_until_up(0);
-    hosts_options.conn.uri.path = (char *)redis_server_socket(hosts_server);
+    hosts_reach_by(0);
     hosts_until_up(1);
 }
 
@@ -36,7 +36,7 @@ static void setup_in_a_hurry(void)
 static void teardown(void)
 {
     hosts_close(0);
-    redis_proxy_free(proxy);
+    relay_end();
     hosts_teardown();
 }
 
@@ -46,10 +46,10 @@ START_TEST(lost_message_costs_a_waiter_no_more_than_the_refresh)
                         *waiter = hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     clock_ms released = clock_now();
 
-    redis_proxy_lose(proxy, "\r\nmessage\r\n", 1, false);
+    relay_lose(proxy, "\r\nmessage\r\n", 1, false);
     hosts_release(holder);
     HOSTS_UNTIL(waiter->granted);
-    ck_assert_uint_eq(redis_proxy_lost(proxy), 1);
+    ck_assert_uint_eq(relay_lost(proxy), 1);
     ck_assert_int_lt(waiter->at - released, 2300);
     ck_assert_int_ge(waiter->at - released, 100);
     hosts_release(waiter);
@@ -65,14 +65,14 @@ START_TEST(heartbeat_finds_each_waiter_whose_message_was_lost)
         holders[i] = hosts_get(1, names[i], HOSTS_LONG);
         waiters[i] = hosts_queue(0, names[i], BACKEND_EXCLUSIVE, HOSTS_LONG);
     }
-    redis_proxy_lose(proxy, "\r\nmessage\r\n", UINT_MAX, false);
+    relay_lose(proxy, "\r\nmessage\r\n", UINT_MAX, false);
     for (unsigned i = 0; i < G_N_ELEMENTS(names); i++) {
         hosts_release(holders[i]);
     }
     for (unsigned i = 0; i < G_N_ELEMENTS(names); i++) {
         HOSTS_UNTIL(waiters[i]->granted);
     }
-    ck_assert_uint_gt(redis_proxy_lost(proxy), 0);
+    ck_assert_uint_gt(relay_lost(proxy), 0);
 }
 END_TEST
 
@@ -82,11 +82,11 @@ START_TEST(claim_whose_answer_is_lost_is_granted_once)
                         *waiter = hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     uint64_t fence;
 
-    redis_proxy_lose(proxy, "granted", 1, true);
+    relay_lose(proxy, "granted", 1, true);
     fence = holder->ticket->fence;
     hosts_release(holder);
     HOSTS_UNTIL(waiter->granted);
-    ck_assert_uint_eq(redis_proxy_lost(proxy), 1);
+    ck_assert_uint_eq(relay_lost(proxy), 1);
     ck_assert_uint_gt(waiter->ticket->fence, fence);
     hosts_pass(100);
     ck_assert_uint_eq(waiter->granted, 1);
@@ -104,11 +104,11 @@ START_TEST(removal_of_a_directory_without_a_listing_is_unknown)
     struct hosts_done done = {0};
     ck_assert_int_eq(hosts_mkdir(0, "d", NULL), BACKEND_OK);
     hosts_get(1, "d/a", HOSTS_LONG);
-    redis_proxy_lose_answer(proxy, unheard[_i], UINT_MAX);
+    relay_lose_answer(proxy, unheard[_i], UINT_MAX);
     backend_rmdir(hosts_mount(0), "d", hosts_on_done, &done);
     HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
-    redis_proxy_lose_answer(proxy, unheard[_i], 0);
+    relay_lose_answer(proxy, unheard[_i], 0);
 }
 END_TEST
 
@@ -118,11 +118,11 @@ START_TEST(lock_delay_that_the_server_cannot_give_to_the_locks_of_a_directory_is
     struct backend_directory directory = {.width = 1, .delay = 60000};
     struct hosts_done done = {0};
     hosts_get(1, "a", HOSTS_LONG);
-    redis_proxy_lose_answer(proxy, "after", UINT_MAX);
+    relay_lose_answer(proxy, "after", UINT_MAX);
     backend_set_directory(hosts_mount(0), "", &directory, hosts_on_done, &done);
     HOSTS_UNTIL(done.called);
     ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
-    redis_proxy_lose_answer(proxy, "after", 0);
+    relay_lose_answer(proxy, "after", 0);
 }
 END_TEST
 
@@ -152,10 +152,10 @@ START_TEST(revocation_ends_nobody_who_came_after_its_request)
 {
     struct hosts_record *holder = hosts_get(1, "L", HOSTS_LONG);
 
-    redis_proxy_forge(proxy, take_over, holder);
+    relay_forge(proxy, take_over, holder);
     ck_assert_int_eq(hosts_revoke(0, "L", 0), BACKEND_OK);
     HOSTS_UNTIL(holder->ended);
-    redis_proxy_forge(proxy, NULL, NULL);
+    relay_forge(proxy, NULL, NULL);
     ck_assert(hosts_is("h:L", "another"));
     ck_assert_int_eq(hosts_revoke(0, "L", 0), BACKEND_OK);
     ck_assert(!hosts_exists("h:L"));
@@ -188,14 +188,14 @@ START_TEST(range_that_cannot_be_exclusive_again_is_shared_or_lost)
     struct hosts_record *record = ask_range(0, 1, BACKEND_EXCLUSIVE, 10, 19), *next;
 
     HOSTS_UNTIL(record->answered);
-    redis_proxy_lose(proxy, "granted", UINT_MAX, true);
+    relay_lose(proxy, "granted", UINT_MAX, true);
     next = ask_range(0, 1, BACKEND_SHARED, 10, 19);
-    HOSTS_UNTIL(redis_proxy_lost(proxy) > 0);
+    HOSTS_UNTIL(relay_lost(proxy) > 0);
     ck_assert_int_eq(range_result(2, BACKEND_SHARED, 10, 19), BACKEND_OK);
     hosts_pass(HOSTS_HURRY / 2);
     ck_assert(!next->answered);
     if (_i) {
-        redis_proxy_lose(proxy, "granted", 0, false);
+        relay_lose(proxy, "granted", 0, false);
     }
     HOSTS_UNTIL(next->answered);
     ck_assert_int_eq(next->result, _i ? BACKEND_OK : BACKEND_UNREACHABLE);
@@ -206,7 +206,7 @@ START_TEST(range_that_cannot_be_exclusive_again_is_shared_or_lost)
         ck_assert_int_eq(record->why, BACKEND_LOST);
         ck_assert_uint_lt(record->when, next->when);
     }
-    redis_proxy_lose(proxy, "granted", 0, false);
+    relay_lose(proxy, "granted", 0, false);
     ck_assert_int_eq(range_result(3, BACKEND_EXCLUSIVE, 10, 19), BACKEND_BUSY);
 }
 END_TEST
@@ -236,12 +236,12 @@ START_TEST(request_of_a_connection_that_was_given_up_is_not_done_late)
     struct hosts_record *record = ask_range(0, 1, BACKEND_EXCLUSIVE, 10, 19);
 
     HOSTS_UNTIL(record->answered);
-    redis_proxy_hold_back(proxy, "EVALSHA");
+    relay_hold_back(proxy, "EVALSHA");
     ck_assert_int_eq(hosts_unlock(0, "R", 1, 10, 19), BACKEND_OK);
     record = ask_range(0, 1, BACKEND_EXCLUSIVE, 10, 19);
     HOSTS_UNTIL(record->answered);
     ck_assert_int_eq(record->result, BACKEND_OK);
-    redis_proxy_forward_held(proxy);
+    relay_forward_held(proxy);
     hosts_pass(100);
     ck_assert_int_eq(range_result(2, BACKEND_EXCLUSIVE, 10, 19), BACKEND_BUSY);
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "tests/support/check_main.h"
+#include "tests/support/relay.h"
 #include "tests/unit/hosts_fixture.h"
-#include "tests/unit/redis_proxy.h"
 
 enum {
     BASE = 7000,
@@ -15,7 +15,7 @@ enum {
 #define AN_HOUR 3600000
 
 /* Mount 0 is behind it, where there is one. */
-static struct redis_proxy *proxy;
+static struct relay *proxy;
 
 static void setup(void)
 {
@@ -30,8 +30,8 @@ static void setup(void)
 
 static void begin_mount_0(void)
 {
-    proxy = redis_proxy_new(hosts_loop, redis_server_socket(hosts_server));
-    hosts_options.conn.uri.path = (char *)redis_proxy_socket(proxy);
+    proxy = relay_to(hosts_loop, redis_server_port(hosts_server));
+    hosts_reach_by(relay_port(proxy));
     hosts_until_up(0);
     hosts_until_known(0, BASE);
 }
@@ -40,19 +40,19 @@ static void teardown(void)
 {
     if (proxy) {
         hosts_close(0);
-        redis_proxy_free(proxy);
+        relay_end();
     }
     hosts_teardown();
 }
 
 static void cut_off(void)
 {
-    redis_proxy_lose(proxy, "", UINT_MAX, true);
+    relay_lose(proxy, "", UINT_MAX, true);
 }
 
 static void let_back(void)
 {
-    redis_proxy_lose(proxy, "", 0, false);
+    relay_lose(proxy, "", 0, false);
 }
 
 static void restart(void)

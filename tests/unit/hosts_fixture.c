@@ -149,6 +149,13 @@ void hosts_setup_aof(void)
     hosts_setup_with(arguments);
 }
 
+void hosts_reach_by(uint16_t port)
+{
+    hosts_options.conn.uri.path = port ? NULL : (char *)redis_server_socket(hosts_server);
+    hosts_options.conn.uri.host = port ? (char *)"127.0.0.1" : NULL;
+    hosts_options.conn.uri.port = port;
+}
+
 void hosts_hurry(void)
 {
     hosts_options.conn.timeout = HOSTS_HURRY;
