@@ -20,6 +20,8 @@ void pq_connection_clear(struct pq_connection *connection)
     g_clear_pointer(&connection->address, g_free);
 }
 
+#define CONNECT_LOCK_WAIT 1000 /* ms; meanwhile no mount can change a lock */
+#define CONNECT_NEWER "LF002"  /* of schema.sql: the schema was made by a newer leasefs */
 #define CONNECT_POOLER                                                                                                 \
     "a pooler such as pgbouncer answers in place of the server, and does not pass notifications on: give the "         \
     "server's "                                                                                                        \
@@ -92,40 +94,82 @@ static char *connect_right_to_execute(const struct pq_target *target, const PGco
         PQuser(conn), target->schema, target->schema, PQuser(conn), target->schema, PQuser(conn));
 }
 
-/* Makes the schema, or upgrades it.  Many mounts may start at once: one after the other does so, and the tables keep
- * their rows. */
+/* Does the schema lack what is new in this leasefs? */
+static bool connect_is_older(const struct pq_target *target, struct pq_connection *c)
+{
+    char *text = g_strdup_printf("SELECT %s.revision()", target->schema);
+    PGresult *rows = PQexec(c->conn, text);
+    bool older = PQresultStatus(rows) != PGRES_TUPLES_OK || atoi(PQgetvalue(rows, 0, 0)) < POSTGRESQL_REVISION;
+    PQclear(rows);
+    g_free(text);
+    return older;
+}
+
+/* Runs the text that makes or upgrades the schema, one mount after the other; the tables keep their rows.  What the
+ * server answered, to be cleared; NULL: the connection failed.  `lock_wait`: ms to wait for other transactions; 0: no
+ * limit. */
+static PGresult *connect_run_schema(const struct pq_target *target, struct pq_connection *c, int lock_wait)
+{
+    char *begin = g_strdup_printf("BEGIN; SET LOCAL lock_timeout = %d; SELECT "
+                                  "pg_catalog.pg_advisory_xact_lock(1818322805)",
+                                  lock_wait);
+    char *schema = postgresql_schema(target->schema);
+    PGresult *rows = PQexec(c->conn, begin);
+    if (PQresultStatus(rows) == PGRES_TUPLES_OK) {
+        PQclear(rows);
+        rows = PQexec(c->conn, schema);
+    }
+    bool done = PQresultStatus(rows) == PGRES_COMMAND_OK;
+    g_free(schema);
+    g_free(begin);
+    PQclear(connect_query(c, done ? "COMMIT" : "ROLLBACK"));
+    if (!c->conn) {
+        g_clear_pointer(&rows, PQclear);
+    }
+    return rows;
+}
+
+/* Makes the schema, or upgrades one of an older format. */
 static void connect_make_schema(const struct pq_target *target, struct pq_connection *c, bool upgrade)
 {
-    char *schema = postgresql_schema(target->schema);
-    PGresult *rows = connect_query(c, "BEGIN; SET LOCAL lock_timeout = 0; SELECT "
-                                      "pg_catalog.pg_advisory_xact_lock(1818322805)");
+    PGresult *rows = connect_run_schema(target, c, 0);
+    const char *state = connect_state(rows);
+    bool may_not = strcmp(state, "42501") == 0;
+    if (may_not && upgrade) {
+        connect_fail(c,
+                     g_strdup_printf("the schema %s is of an older leasefs, and the role %s may not upgrade it: run as "
+                                     "the schema's owner: leasefs --print-schema=postgresql:%s | psql -1 %s",
+                                     target->schema, PQuser(c->conn), target->schema, PQdb(c->conn)));
+    } else if (may_not) {
+        connect_fail(
+            c, g_strdup_printf("the database %s has no schema %s, and the role %s may not make one: run as the "
+                               "database's owner: leasefs --print-schema=postgresql:%s | psql -1 %s, then GRANT "
+                               "USAGE ON SCHEMA %s TO \"%s\"; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO \"%s\"",
+                               PQdb(c->conn), target->schema, PQuser(c->conn), target->schema, PQdb(c->conn),
+                               target->schema, PQuser(c->conn), target->schema, PQuser(c->conn)));
+    } else if (rows && PQresultStatus(rows) != PGRES_COMMAND_OK && strcmp(state, CONNECT_NEWER) != 0) {
+        char *why = pq_error_line(PQresultErrorMessage(rows));
+        connect_fail(c, g_strdup_printf("cannot make the schema %s: %s", target->schema, why));
+        g_free(why);
+    }
     PQclear(rows);
-    if (rows) {
-        rows = PQexec(c->conn, schema);
-        bool may_not = strcmp(connect_state(rows), "42501") == 0;
-        if (may_not && upgrade) {
-            connect_fail(
-                c, g_strdup_printf("the schema %s is of an older leasefs, and the role %s may not upgrade it: run as "
-                                   "the schema's owner: leasefs --print-schema=postgresql:%s | psql -1 %s",
-                                   target->schema, PQuser(c->conn), target->schema, PQdb(c->conn)));
-        } else if (may_not) {
-            connect_fail(c, g_strdup_printf(
-                                "the database %s has no schema %s, and the role %s may not make one: run as the "
-                                "database's owner: leasefs --print-schema=postgresql:%s | psql -1 %s, then GRANT "
-                                "USAGE ON SCHEMA %s TO \"%s\"; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO \"%s\"",
-                                PQdb(c->conn), target->schema, PQuser(c->conn), target->schema, PQdb(c->conn),
-                                target->schema, PQuser(c->conn), target->schema, PQuser(c->conn)));
-        } else if (PQresultStatus(rows) != PGRES_COMMAND_OK) {
-            char *why = pq_error_line(PQresultErrorMessage(rows));
-            connect_fail(c, g_strdup_printf("cannot make the schema %s: %s", target->schema, why));
-            g_free(why);
-        }
-        PQclear(rows);
+}
+
+/* Adds what is new in this leasefs to the schema of an older one with the same format; else the mount does without. */
+static void connect_extend_schema(const struct pq_target *target, struct pq_connection *c, bool may_make)
+{
+    c->older = connect_is_older(target, c);
+    if (c->older && may_make) {
+        PQclear(connect_run_schema(target, c, CONNECT_LOCK_WAIT));
+        c->older = c->conn && connect_is_older(target, c); /* another mount may have done it */
     }
-    if (c->conn) {
-        PQclear(connect_query(c, "COMMIT"));
+    if (c->older) {
+        g_ptr_array_add(c->warnings,
+                        g_strdup_printf("the schema %s is of an older leasefs: locks work, but not what is new, such "
+                                        "as leaserun --mounts: run as the schema's owner: leasefs "
+                                        "--print-schema=postgresql:%s | psql -1 %s",
+                                        target->schema, target->schema, PQdb(c->conn)));
     }
-    g_free(schema);
 }
 
 static void connect_check_schema(const struct pq_target *target, struct pq_connection *c, bool may_make)
@@ -145,6 +189,8 @@ static void connect_check_schema(const struct pq_target *target, struct pq_conne
                 c, g_strdup_printf("the schema %s has format %d, this leasefs knows format %d: mount with the leasefs "
                                    "that made it, or a newer one, or choose another schema with ?schema=NAME",
                                    target->schema, version, POSTGRESQL_FORMAT));
+        } else {
+            connect_extend_schema(target, c, may_make);
         }
     } else if (strcmp(state, "3F000") == 0 && may_make) {
         connect_make_schema(target, c, false);

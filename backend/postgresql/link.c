@@ -28,6 +28,7 @@ struct pq_link {
     PGconn *conn; /* NULL: away */
     char *error, *address;
     GPtrArray *warnings;
+    bool older;                 /* see struct pq_connection */
     struct pq_attempt *attempt; /* or NULL */
     struct pq_pending pending;
     bool prepared[PQ_FUNCTIONS]; /* on this connection */
@@ -76,7 +77,7 @@ static bool link_send(struct pq_link *link, struct pq_call *call)
             return false;
         }
         link->prepared[call->function] = true;
-        pq_pending_add_preparation(&link->pending);
+        pq_pending_add_preparation(&link->pending, call->function);
         if (!PQpipelineSync(link->conn)) {
             return false;
         }
@@ -200,6 +201,9 @@ static void link_log_error(struct pq_link *link, const PGresult *rows)
     const char *message = PQresultErrorField(rows, PG_DIAG_MESSAGE_PRIMARY),
                *state = PQresultErrorField(rows, PG_DIAG_SQLSTATE);
     state = state ? state : "none";
+    if (link->older && (strcmp(state, "42883") == 0 || strcmp(state, "26000") == 0)) {
+        return; /* a function that the schema lacks, and its statement: a warning has said so */
+    }
     if (strcmp(link->refused, state) == 0 && clock_now() - link->refused_at < LINK_LOG_EVERY) {
         return;
     }
@@ -238,9 +242,10 @@ static void link_complete(struct pq_link *link)
     struct pq_call *call = TAILQ_FIRST(&link->pending.sent);
     TAILQ_REMOVE(&link->pending.sent, call, link);
     link->heard = clock_now();
-    if (call->function == PQ_FUNCTIONS) {
+    if (call->id == 0) {
         if (call->rows && PQresultStatus(call->rows) != PGRES_COMMAND_OK) {
             link_log_error(link, call->rows);
+            link->prepared[call->function] = false; /* an upgrade of the schema may bring the function */
         }
         pq_pending_free(&link->pending, call);
         return;
@@ -367,6 +372,7 @@ static void link_up(struct pq_link *link, struct pq_connection *made)
     link->address = g_strdup(made->address);
     g_clear_pointer(&link->warnings, g_ptr_array_unref);
     link->warnings = g_steal_pointer(&made->warnings);
+    link->older = made->older;
     link->pause = LINK_RETRY_MIN;
     link->counts.since = link->heard = clock_now();
     ev_io_set(&link->reading, PQsocket(link->conn), EV_READ);
@@ -444,7 +450,7 @@ static void link_on_tick(struct ev_loop *loop, ev_timer *timer, int events)
     struct pq_call *oldest = NULL;
     pq_pending_expire(&link->pending, now);
     TAILQ_FOREACH(oldest, &link->pending.sent, link) {
-        if (oldest->function != PQ_FUNCTIONS) {
+        if (oldest->id != 0) {
             break;
         }
     }
@@ -474,6 +480,7 @@ struct pq_link *pq_link_new(struct pq_target *target, const char *mount, int64_t
     link->error = g_strdup(made->error ? made->error : "it is being connected to");
     link->address = g_strdup(made->address ? made->address : link->target.address);
     link->warnings = made->warnings ? g_ptr_array_ref(made->warnings) : g_ptr_array_new_with_free_func(g_free);
+    link->older = made->older;
     link->conn = g_steal_pointer(&made->conn);
     ev_io_init(&link->reading, link_on_readable, 0, EV_READ);
     ev_io_init(&link->writing, link_on_writable, 0, EV_WRITE);
@@ -494,8 +501,10 @@ void pq_link_start(struct pq_link *link, struct ev_loop *loop, const struct pq_e
     link->context = context;
     ev_async_start(loop, &link->wake);
     if (link->conn) {
-        struct pq_connection made = {
-            .conn = link->conn, .address = g_strdup(link->address), .warnings = g_ptr_array_ref(link->warnings)};
+        struct pq_connection made = {.conn = link->conn,
+                                     .address = g_strdup(link->address),
+                                     .warnings = g_ptr_array_ref(link->warnings),
+                                     .older = link->older};
         link->conn = NULL;
         link_up(link, &made);
         pq_connection_clear(&made);

@@ -42,10 +42,10 @@ struct pq_call *pq_pending_add(struct pq_pending *pending, enum pq_function func
     return call;
 }
 
-void pq_pending_add_preparation(struct pq_pending *pending)
+void pq_pending_add_preparation(struct pq_pending *pending, enum pq_function function)
 {
     struct pq_call *call = g_new0(struct pq_call, 1);
-    call->function = PQ_FUNCTIONS;
+    call->function = function;
     call->parameters.bytes = g_byte_array_new();
     call->until = CLOCK_NEVER;
     TAILQ_INSERT_TAIL(&pending->sent, call, link);
@@ -53,8 +53,7 @@ void pq_pending_add_preparation(struct pq_pending *pending)
 
 GBytes *pq_pending_path(const struct pq_call *call)
 {
-    bool waits = call->function != PQ_FUNCTIONS && pq_function_is_stamped(call->function) &&
-                 call->parameters.count > 0 && call->parameters.at[0].binary;
+    bool waits = pq_function_is_stamped(call->function) && call->parameters.count > 0 && call->parameters.at[0].binary;
     return waits ? g_bytes_new(call->parameters.bytes->data, (gsize)call->parameters.at[0].length) : NULL;
 }
 

@@ -29,6 +29,7 @@
 
 #define POSTGRESQL_MOUNT_SIZE 17 /* 64 random bits in hexadecimal, and NUL */
 #define POSTGRESQL_FORMAT 2      /* as in schema.sql */
+#define POSTGRESQL_REVISION 1    /* as in schema.sql */
 #define POSTGRESQL_VERSION_MIN 140000
 #define POSTGRESQL_LOCK_TIMEOUT 80 /* ms that a call waits for a name that a transaction keeps */
 #define POSTGRESQL_CONTENT_MAX 65536
@@ -58,6 +59,7 @@ struct pq_connection {
     char *error;         /* one line */
     GPtrArray *warnings; /* of char *: settings that make the server less safe */
     char *address;       /* "postgresql://host:port/database" */
+    bool older;          /* the schema may lack functions: a warning says so */
 };
 
 void pq_connection_clear(struct pq_connection *connection);
@@ -157,8 +159,8 @@ typedef void pq_answered(void *arg, const struct pq_answer *answer);
 
 struct pq_call {
     TAILQ_ENTRY(pq_call) link;
-    uint64_t id;               /* 0: it prepares a statement */
-    enum pq_function function; /* PQ_FUNCTIONS: the same */
+    uint64_t id; /* 0: it prepares the statement of the function */
+    enum pq_function function;
     struct pq_parameters parameters;
     clock_ms until;        /* its timeout */
     clock_ms sent;         /* the last attempt; 0: none */
@@ -189,7 +191,7 @@ struct pq_call *pq_pending_add(struct pq_pending *pending, enum pq_function func
                                const struct pq_parameters *parameters, clock_ms until, pq_answered *answered,
                                void *arg);
 /* The connection prepares a statement: a refusal is only logged. */
-void pq_pending_add_preparation(struct pq_pending *pending);
+void pq_pending_add_preparation(struct pq_pending *pending, enum pq_function function);
 /* The path of the lock that the call takes, to be unreferenced.  NULL: it takes none, so it waits for no other
  * transaction.  The first parameter of each function that takes a lock is its path. */
 GBytes *pq_pending_path(const struct pq_call *call);

@@ -17,6 +17,10 @@
 
 -- Run again, this text upgrades the schema of an older leasefs; the tables keep their rows.  A daemon works only with its own
 -- format, so a change that another daemon would misread takes the next number.
+--
+-- Any other change takes the next revision.  The first mount of a newer leasefs runs this text beside mounts of older ones, so
+-- each function keeps its name, its parameters, its columns, and what they mean; what is new gets a new name.  It must not
+-- wait for a transaction that reads a table, such as pg_dump's: a new column is added only if it is not there.
 
 SET client_min_messages = warning;
 DO $$
@@ -24,6 +28,11 @@ BEGIN
   IF to_regclass('leasefs.format') IS NULL THEN
     CREATE SCHEMA IF NOT EXISTS leasefs;
     CREATE TABLE leasefs.format (version integer NOT NULL);
+  END IF;
+  IF to_regproc('leasefs.revision') IS NOT NULL THEN
+    IF leasefs.revision() > 1 THEN
+      RAISE EXCEPTION 'leasefs: the schema was made by a newer leasefs' USING ERRCODE = 'LF002';
+    END IF;
   END IF;
   IF EXISTS (SELECT FROM leasefs.format f WHERE f.version > 2) THEN
     RAISE EXCEPTION 'leasefs: the schema was made by a newer leasefs';
@@ -54,6 +63,8 @@ END$$;
 
 CREATE OR REPLACE FUNCTION leasefs.format_version() RETURNS integer
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$SELECT version FROM leasefs.format$$;
+
+CREATE OR REPLACE FUNCTION leasefs.revision() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1';
 
 CREATE SEQUENCE IF NOT EXISTS leasefs.fence;
 
@@ -112,10 +123,16 @@ CREATE TABLE IF NOT EXISTS leasefs.mount (
   channel text PRIMARY KEY,
   identity text NOT NULL,
   host text NOT NULL,
-  deadline bigint NOT NULL
+  deadline bigint NOT NULL,
+  version text,
+  since bigint
 ) WITH (fillfactor = 50);
-
-ALTER TABLE leasefs.mount ADD COLUMN IF NOT EXISTS version text, ADD COLUMN IF NOT EXISTS since bigint;
+DO $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'leasefs.mount'::regclass AND a.attname = 'since') THEN
+    ALTER TABLE leasefs.mount ADD COLUMN version text, ADD COLUMN since bigint; -- of revision 0
+  END IF;
+END$$;
 
 -- The epoch: see backend/remote/epoch.h.  One row, or none before the first mount.
 CREATE TABLE IF NOT EXISTS leasefs.epoch (

@@ -74,6 +74,50 @@ expect touch "$MNT/x"
 expect rm "$MNT/x"
 expect unmount "$MNT"
 
+it "a schema of an older leasefs of this format gets what is new beside its mounts, or a mount does without and says so once"
+mounts() { attribute . mounts | wc -l; }
+schema() { "$LEASEFS" --print-schema=postgresql | psql -Xq1 -v ON_ERROR_STOP=1 -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres postgres 2>&1; }
+older_functions=('DROP FUNCTION leasefs.revision' 'DROP FUNCTION leasefs.mounts' 'DROP FUNCTION leasefs.note_mount')
+mount_backend "$(uri app)" ttl=10
+older=$MNT
+expect touch "$older/kept"
+sql "${older_functions[@]}" 'ALTER TABLE leasefs.mount DROP version, DROP since' >/dev/null
+mount_backend "$(uri app)" ttl=10
+expect_is "$(grep -c 'the schema leasefs is of an older leasefs: locks work, but not what is new' "$LOG")" 1
+expect test -e "$MNT/kept"
+expect touch "$MNT/x"
+expect rm "$MNT/x"
+expect_is "$(mounts)" 1
+expect_not logged "$LOG" 'refuses a request'
+expect_is "$(schema)" ''
+expect eventually 5 [ "$(sql 'SELECT leasefs.revision()')" = 1 ]
+expect test "$(mounts)" -gt 1 # without connecting again
+expect unmount "$MNT"
+sql "${older_functions[@]}" 'DROP FUNCTION leasefs.sweep' >/dev/null
+psql -Xq -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres postgres -c 'SET application_name = dump' -c BEGIN \
+    -c 'LOCK leasefs.mount, leasefs.ticket, leasefs.directory, leasefs.format IN ACCESS SHARE MODE' -c 'SELECT pg_sleep(60)' >/dev/null 2>&1 &
+dump=$!
+started+=("$dump")
+dumps() { [ "$(sql "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'dump'")" -gt 4 ]; }
+expect eventually 10 dumps
+mount_backend "$(uri postgres)" ttl=10
+expect_is "$(sql 'SELECT leasefs.revision()')" 1
+expect_is "$(sql 'SELECT deleted FROM leasefs.sweep(0)')" 0
+expect_not logged "$LOG" 'older leasefs'
+end_process "$dump"
+sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dump'" >/dev/null
+expect unmount "$MNT"
+sql 'CREATE OR REPLACE FUNCTION leasefs.revision() RETURNS integer LANGUAGE sql IMMUTABLE AS $$SELECT 99$$' >/dev/null
+mount_backend "$(uri postgres)" ttl=10
+expect_not logged "$LOG" 'leasefs is of an older'
+expect_re "$(schema)" 'the schema was made by a newer leasefs'
+expect_is "$(sql 'SELECT leasefs.revision()')" 99
+sql 'DROP FUNCTION leasefs.revision' >/dev/null
+expect_is "$(schema)" ''
+expect rm "$older/kept"
+expect unmount "$MNT"
+expect unmount "$older"
+
 it "the rows of locks that are free for a minute are deleted as quickly as others come"
 sql "INSERT INTO leasefs.ticket (path, slot, place, parent, leaf, freed)
      SELECT convert_to('old' || n, 'UTF8'), 0, 0, '', convert_to('old' || n, 'UTF8'), 1 FROM generate_series(1, 20000) AS n" >/dev/null
