@@ -28,6 +28,7 @@ static void marker_fill(struct redis_call *call, struct redis *r)
     redis_call_flag(call, "strict", report.strict);
     redis_call_text(call, "about", r->about);
     redis_call_text(call, "identity", r->keys.identity);
+    redis_call_number(call, "age", clock_now() - r->started);
 }
 
 /* False: no marker that enter.lua can have answered.  The stamp is borrowed from the reply. */

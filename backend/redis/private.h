@@ -46,6 +46,7 @@ struct redis {
     char *address;       /* for messages */
     char *about;         /* how the mount describes itself: see backend/format.h */
     enum redis_kind kind;
+    clock_ms started;
     bool was_up;
     GPtrArray *warnings; /* about INFO, when the server came up last */
     bool warned;         /* the warnings of the first time are logged, by the preflight or here */

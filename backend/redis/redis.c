@@ -262,6 +262,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->keys = keys;
     g_snprintf(r->mount, sizeof r->mount, "lfs:m%015" G_GINT64_MODIFIER "x", random >> 4);
     r->about = format_describe_mount(REDIS_FORMAT);
+    r->started = clock_now();
     redis_uncontended_init(r);
     LIST_INIT(&r->directory_flows);
     r->arena = g_string_chunk_new(4096);

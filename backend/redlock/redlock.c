@@ -18,9 +18,7 @@ static void redlock_greet(void *context)
     const struct redlock_node *node = context;
     const struct redlock *r = node->r;
     char *store = redis_key(&node->r->keys, 'S', "");
-    const char *host = strrchr(r->about, ' ') + 1;
-    const struct redis_argument arguments[] = {
-        {store, strlen(store)}, {r->about, strlen(r->about)}, {host, strlen(host)}};
+    const struct redis_argument arguments[] = {{store, strlen(store)}, {r->about, strlen(r->about)}};
     redis_conn_greet(node->conn, 1, arguments, G_N_ELEMENTS(arguments));
     g_free(store);
 }

@@ -2,6 +2,7 @@
  * none. */
 #include <errno.h>
 #include <hiredis/hiredis.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/redis/preflight.h"
@@ -124,6 +125,63 @@ START_TEST(the_server_has_the_mounts_number_version_and_host)
 }
 END_TEST
 
+static long long count_notes(void)
+{
+    return redis_server_do(hosts_server, "HLEN " STORE);
+}
+
+static void note_others(unsigned first, unsigned count)
+{
+    for (unsigned i = first; i < first + count; i++) {
+        char note[64];
+        snprintf(note, sizeof note, "1 0.9.0 pod%u lfs:m%015u since 1", i, i);
+        redis_server_do(hosts_server, "HSET " STORE " pod%u %s", i, note);
+    }
+}
+
+START_TEST(notes_of_mounts_that_are_gone_are_removed_each_time_their_number_has_doubled)
+{
+    hosts_until_up(0); /* it writes the number, and its note */
+    note_others(0, 12);
+    subscribe("lfs:m000000000000007"); /* which is there */
+    hosts_until_up(1);
+    ck_assert_int_eq(count_notes(), 15);
+    hosts_until_up(2);
+    ck_assert_int_eq(count_notes(), 5); /* of three mounts here, of that one, and the number */
+    note_others(100, 26);
+    hosts_until_up(3);
+    ck_assert_int_eq(count_notes(), 5 + 1);
+}
+END_TEST
+
+static int64_t since(void)
+{
+    redisReply *all = redisCommand(redis, "HVALS " STORE);
+    int64_t time = -1;
+    ck_assert(all && all->type == REDIS_REPLY_ARRAY);
+    for (size_t i = 0; i < all->elements; i++) {
+        const char *at = strstr(all->element[i]->str, " since ");
+        time = at ? g_ascii_strtoll(at + strlen(" since "), NULL, 10) : time;
+    }
+    freeReplyObject(all);
+    return time;
+}
+
+START_TEST(mount_whose_note_was_removed_while_it_was_away_has_been_there_as_long_as_before)
+{
+    hosts_until_up(1);
+    hosts_pass(1500);
+    int64_t before = since();
+    redis_server_do(hosts_server, "DEL " STORE);
+    redis_server_do(hosts_server, "CLIENT KILL TYPE normal SKIPME yes");
+    redisFree(redis);
+    redis = redisConnectUnix(redis_server_socket(hosts_server));
+    HOSTS_UNTIL(since() > 0);
+    ck_assert_int_ge(since(), before - 1000); /* the clocks differ a little */
+    ck_assert_int_le(since(), before + 1000);
+}
+END_TEST
+
 START_TEST(mount_that_meets_a_higher_format_when_it_connects_again_stays_away)
 {
     struct backend_status status;
@@ -162,6 +220,8 @@ int main(void)
     tcase_add_test(format, mount_of_the_first_release_is_refused_while_it_is_there);
     tcase_add_test(format, mounts_of_this_version_share_a_server);
     tcase_add_test(format, the_server_has_the_mounts_number_version_and_host);
+    tcase_add_test(format, notes_of_mounts_that_are_gone_are_removed_each_time_their_number_has_doubled);
+    tcase_add_test(format, mount_whose_note_was_removed_while_it_was_away_has_been_there_as_long_as_before);
     tcase_add_test(format, mount_that_meets_a_higher_format_when_it_connects_again_stays_away);
     tcase_add_test(format, store_that_another_program_has_overwritten_is_written_again);
     tcase_set_timeout(format, 60);

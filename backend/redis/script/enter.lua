@@ -19,7 +19,7 @@
 -- the others, as it was last told; count: as it was last told; most: for how long it closes at most; fresh: a random number;
 -- closed: for so long it has known that version to be; back: all is put back that it believes in; single: one server without replicas that
 -- could take over; strict: a server that was started less than the longest term ago may have been there before, too;
--- about: how the mount describes itself; identity: of the mount
+-- about: how the mount describes itself; identity: of the mount; age: for so many ms it has been there
 -- → {version, state, longest, how many tickets were reclaimed, the longest term of others, count, 1 if data were lost}
 local TERM_KEPT = 60000 -- ms that a term counts beyond its end, so that a mount need not tell it for each lock
 local VERSION, RECLAIMED, TERMS, STORE = unpack(KEYS)
@@ -110,7 +110,29 @@ if a.term > 0 then
   call('ZADD', TERMS, number_text(now + a.term + TERM_KEPT), a.mount .. ' ' .. number_text(a.term) .. ' ' .. own_version)
   call('PEXPIRE', TERMS, '604800000')
 end
-note_mount(STORE, a.identity, a.about, ' ' .. a.mount, ' since ' .. number_text(now))
+
+-- → is the note new?
+local function note_mount()
+  local known, note = redis.pcall('HGET', STORE, a.identity), a.about .. ' ' .. a.mount
+  if type(known) == 'string' and known:match('^(.*) since %d+$') == note then return false end
+  redis.pcall('HDEL', STORE, '') -- a write that a full server permits, before one it would refuse
+  return redis.pcall('HSET', STORE, a.identity, note .. ' since ' .. number_text(now - a.age)) == 1
+end
+
+-- Nobody listens to the channel of a mount that is gone.  One that is only away notes itself again when it connects.
+local function remove_notes_of_the_gone()
+  local notes = redis.pcall("HGETALL", STORE) -- may not be permitted
+  for i = 1, #notes, 2 do
+    local channel = notes[i + 1]:match('^%d+ %S+ %S+ (%S+)')
+    if channel and notes[i] ~= a.identity and redis.pcall('PUBLISH', channel, 'n') == 0 then call('HDEL', STORE, notes[i]) end
+  end
+end
+
+-- At each power of two.  So there are at most twice as many notes as mounts, or 16.
+local function has_doubled(count) return type(count) == 'number' and count >= 16 and math.frexp(count) == 0.5 end
+
+note_format(STORE, a.about)
+if note_mount() and has_doubled(redis.pcall("HLEN", STORE)) then remove_notes_of_the_gone() end
 return {
   version, state, number_text(longest), redis.pcall('SCARD', RECLAIMED), number_text(others), number_text(count), lost and 1 or 0,
 }

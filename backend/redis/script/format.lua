@@ -1,8 +1,7 @@
 -- format: the format number of the data, see backend/format.h.  Stands before enter.lua, meet.lua, and greet.lua of redlock.
 --
--- STORE is a hash: format -> `NUMBER VERSION HOST` of the mount that wrote the number; name of a mount -> the same of that
--- mount and, if it has a channel of its own, that and `since` with the server's time, in ms, when it wrote this.  `about`
--- is that of this mount.
+-- STORE is a hash: format -> `NUMBER VERSION HOST` of the mount that wrote the number; on one server, name of a mount -> the
+-- same of that mount, its channel, and `since` with the server's time, in ms, when it began.  `about` is that of this mount.
 
 -- What STORE says, if its number is higher than that of this mount.
 local function find_newer_format(STORE, about)
@@ -19,12 +18,10 @@ local function refuse_format(newer, about)
 end
 
 -- A server that does not write says so when a lock needs it.
-local function note_mount(STORE, name, about, channel, since)
-  local made, known = redis.pcall('HGET', STORE, 'format'), redis.pcall('HGET', STORE, name)
-  local noted = type(known) == 'string' and known:match('^(.*) since %d+$') or known
-  if type(made) == 'string' and noted == about .. channel then return end
-  redis.pcall('HDEL', STORE, '') -- a write that a full server permits, before those it would refuse
+local function note_format(STORE, about)
+  local made = redis.pcall('HGET', STORE, 'format')
+  if type(made) == 'string' then return end
+  redis.pcall('HDEL', STORE, '') -- a write that a full server permits, before one it would refuse
   if type(made) == 'table' then redis.pcall('DEL', STORE) end
-  if type(made) ~= 'string' then redis.pcall('HSET', STORE, 'format', about) end
-  redis.pcall('HSET', STORE, name, about .. channel .. since)
+  redis.pcall('HSET', STORE, 'format', about)
 end

@@ -1,12 +1,12 @@
 -- greet: the first request on each connection: checks the format number and reads INFO.
 --
 -- KEYS: STORE (see format.lua)
--- ARGV: the mount's description; its host, the field of STORE for it
+-- ARGV: the mount's description
 -- → the text of INFO, '' if that is not permitted; an error if the data have a newer format
-local STORE, about, host = KEYS[1], ARGV[1], ARGV[2]
+local STORE, about = KEYS[1], ARGV[1]
 local newer = find_newer_format(STORE, about)
 if newer then return refuse_format(newer, about) end
-note_mount(STORE, host, about, '', '')
+note_format(STORE, about)
 
 local answer = ''
 for _, section in ipairs({'server', 'memory', 'persistence', 'replication'}) do
