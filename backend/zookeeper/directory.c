@@ -84,7 +84,7 @@ static void directory_make(struct zk_batch *batch)
     } else if (get->rc == ZOK && (get->stat.numChildren > 0 || get->stat.ephemeralOwner)) {
         directory_finish(batch, BACKEND_EXISTS);
     } else {
-        GBytes *data = node_encode_directory(&batch->request->directory, flow->nonce);
+        GBytes *data = node_encode_directory(&batch->request->directory, flow->nonce, NULL);
         batch_replace(batch, batch->path, data, get->rc == ZOK ? get->stat.version : -1);
         batch_then(batch, directory_on_made);
         g_bytes_unref(data);
@@ -203,16 +203,18 @@ static void directory_on_set(struct zk_batch *batch)
 static void directory_set(struct zk_batch *batch)
 {
     const struct zk_reply *get = batch_reply(batch, 1);
-    uint64_t nonce;
-    if (directory_is(get, &nonce) || directory_is_root(batch->z, batch->path)) {
+    struct zk_data data;
+    node_decode(get->data, &data);
+    if ((get->rc == ZOK && data.directory) || directory_is_root(batch->z, batch->path)) {
         /* keeps the nonce, by which a repeated mkdir recognises its node */
-        GBytes *bytes = node_encode_directory(&batch->request->directory, nonce);
+        GBytes *bytes = node_encode_directory(&batch->request->directory, data.nonce, data.further);
         batch_set(batch, batch->path, bytes, get->rc == ZOK ? get->stat.version : -1);
         batch_then(batch, directory_on_set);
         g_bytes_unref(bytes);
     } else {
         directory_finish(batch, BACKEND_MISSING);
     }
+    node_data_clear(&data);
 }
 
 static void directory_begin_set(struct zk_batch *batch)

@@ -242,11 +242,11 @@ char *node_guard_path(const struct zookeeper *z, const char *path, bool sequence
     return guard;
 }
 
-GBytes *node_encode_directory(const struct backend_directory *d, uint64_t nonce)
+GBytes *node_encode_directory(const struct backend_directory *d, uint64_t nonce, const char *further)
 {
     char *head =
-        g_strdup_printf("leasefs1 directory %" G_GINT64_FORMAT " %u %" G_GINT64_FORMAT " %" G_GUINT64_FORMAT "\n",
-                        d->ttl, d->width, d->delay, nonce);
+        g_strdup_printf("leasefs1 directory %" G_GINT64_FORMAT " %u %" G_GINT64_FORMAT " %" G_GUINT64_FORMAT "%s\n",
+                        d->ttl, d->width, d->delay, nonce, further ? further : "");
     return node_join(head, d->meta, NULL);
 }
 
@@ -302,9 +302,10 @@ void node_decode(GBytes *bytes, struct zk_data *data)
     }
     char *head = g_strndup(text, (gsize)(end - text));
     gsize at = (gsize)(end + 1 - text), rest = size - at;
-    if (sscanf(head, "leasefs1 directory %" G_GINT64_FORMAT " %u %" G_GINT64_FORMAT " %" G_GUINT64_FORMAT, &ttl, &width,
-               &delay, &data->nonce) == 4) {
+    if (sscanf(head, "leasefs1 directory %" G_GINT64_FORMAT " %u %" G_GINT64_FORMAT " %" G_GUINT64_FORMAT "%n", &ttl,
+               &width, &delay, &data->nonce, &further) == 4) {
         data->ours = data->directory = true;
+        data->further = g_strdup(head + further);
         data->attributes = (struct backend_directory){
             .ttl = CLAMP(ttl, 0, INT64_MAX / 4), .width = MAX(width, 1), .delay = CLAMP(delay, 0, INT64_MAX / 4)};
         data->attributes.meta = rest ? g_bytes_new_from_bytes(bytes, at, MIN(rest, ZOOKEEPER_META_MAX)) : NULL;
@@ -336,6 +337,7 @@ void node_data_clear(struct zk_data *data)
     g_clear_pointer(&data->meta, g_bytes_unref);
     g_clear_pointer(&data->content, g_bytes_unref);
     g_clear_pointer(&data->attributes.meta, g_bytes_unref);
+    g_clear_pointer(&data->further, g_free);
 }
 
 static bool node_excludes(const struct zk_data *a, const struct Stat *a_stat, const struct zk_data *b,

@@ -252,6 +252,7 @@ struct zk_data {
     bool directory; /* of a directory: attributes and nonce */
     struct backend_directory attributes;
     uint64_t nonce;     /* names the mkdir that made it */
+    char *further;      /* what a newer leasefs has added to its attributes; or NULL */
     char held[256];     /* of a lock: the node that holds it, or "-"; "": it has never had a lock-delay */
     int64_t lost_after; /* if that node is gone: it was lost at most so many ms after these data were written */
     int64_t delay;      /* the lock-delay, which runs from the loss on */
@@ -306,7 +307,7 @@ GBytes *node_encode_guard(const struct zookeeper *z, const struct zk_data *data,
                           int64_t left);
 /* Its path: beside the holder's node, or the same for a ticket's file. */
 char *node_guard_path(const struct zookeeper *z, const char *path, bool sequence);
-GBytes *node_encode_directory(const struct backend_directory *directory, uint64_t nonce);
+GBytes *node_encode_directory(const struct backend_directory *directory, uint64_t nonce, const char *further);
 /* The data of a lock's node: its holder, so that the next ticket knows of the lock-delay if the holder is lost.  `leaf`
  * NULL: it is lost now.  `lost_after`: ms; see struct zk_data. */
 GBytes *node_encode_mark(const char *leaf, int64_t lost_after, int64_t delay);

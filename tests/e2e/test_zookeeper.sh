@@ -205,6 +205,18 @@ says A 'get("mine", "state")' held
 says A 'rm("mine")' ok
 expect_not test -e "$MOUNT_A/forged"
 
+if [ -z "${LEASEFS_OTHER:-}" ]; then # which may not keep it
+    it "what a newer leasefs has added to a directory is kept when its attributes are set"
+    expect mkdir "$MOUNT_A/newer"
+    zookeeper_does '
+head, meta = c.get("/newer")[0].split(b"\n", 1)
+c.set("/newer", head + b" more 7\n" + meta)'
+    expect setfattr -n user.lease.width -v 2 "$MOUNT_B/newer"
+    expect_re "$(zookeeper_does 'print(c.get("/newer")[0].split(b"\n")[0].decode())')" '^leasefs1 directory 0 2 .* more 7$'
+    expect_is "$(attribute newer width)" 2
+    expect rmdir "$MOUNT_A/newer"
+fi
+
 it "nodes that it has no rights to give ENOLCK and EIO, are said in the log once a second, and stop nothing else"
 zookeeper_does '
 closed = [make_acl("digest", "someone:x", all=True)]
