@@ -33,7 +33,9 @@
 
 #define LEASEFS_TYPE "fuse.leasefs"
 #define PROBE_LIMIT 5000 /* milliseconds until a mount is said not to answer */
-#define STAGE "/run/leasefs.XXXXXX"
+#define SWITCH_LOCK "/run/leasefs.takeover"
+#define SWITCH_LIMIT 20000 /* milliseconds; a takeover that is stopped is killed after 15 s */
+#define SWITCH_PAUSE 20
 #define LAYERS_MAX 16 /* dead mounts on top of each other */
 
 /* The fields of a line of /proc/self/mountinfo up to the optional ones, and those after the dash. */
@@ -281,15 +283,49 @@ int mountpoint_open_abort(const char *path)
     return result;
 }
 
-char *mountpoint_stage(char *error, size_t error_size)
+int mountpoint_lock(dev_t byte, char *error, size_t error_size)
 {
-    char *stage = g_strdup(STAGE);
-    if (!mkdtemp(stage)) {
-        snprintf(error, error_size, "cannot make a directory %s: %s", STAGE, g_strerror(errno));
-        g_free(stage);
-        return NULL;
+    struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)byte, .l_len = 1};
+    int fd = open(SWITCH_LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), result = fd < 0 ? -errno : -EAGAIN;
+    for (int waited = 0; result == -EAGAIN && waited < SWITCH_LIMIT; waited += SWITCH_PAUSE) {
+        result = fcntl(fd, F_OFD_SETLK, &range) == 0 ? 0 : errno == EACCES ? -EAGAIN : -errno;
+        g_usleep(result == -EAGAIN ? SWITCH_PAUSE * 1000 : 0);
     }
-    return stage;
+    if (result == 0) {
+        return fd;
+    }
+    snprintf(error, error_size, "cannot lock %s: %s", SWITCH_LOCK, g_strerror(-result));
+    if (fd >= 0) {
+        close(fd);
+    }
+    return result;
+}
+
+int mountpoint_stage(char *error, size_t error_size)
+{
+    int lock = mountpoint_lock(0, error, error_size);
+    while (lock >= 0 && umount2(MOUNTPOINT_STAGE, MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
+        /* of a daemon that was killed */
+    }
+    if (lock >= 0 && mkdir(MOUNTPOINT_STAGE, 0700) < 0 && errno != EEXIST) {
+        int result = -errno;
+        snprintf(error, error_size, "cannot make the directory %s: %s", MOUNTPOINT_STAGE, g_strerror(-result));
+        close(lock);
+        return result;
+    }
+    return lock;
+}
+
+int mountpoint_unstage(int lock, bool mounted)
+{
+    int tree = mounted ? open_tree(AT_FDCWD, MOUNTPOINT_STAGE, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC) : -1;
+    int result = tree < 0 ? -errno : tree;
+    if (mounted) {
+        umount2(MOUNTPOINT_STAGE, MNT_DETACH | UMOUNT_NOFOLLOW);
+    }
+    rmdir(MOUNTPOINT_STAGE);
+    close(lock);
+    return result;
 }
 
 /* Below the dead one, which is then detached; or, before Linux 6.5, on top of it. */
@@ -307,24 +343,15 @@ static int mountpoint_move(int tree, const char *path, const char *dead, char *e
     return 0;
 }
 
-int mountpoint_replace(const char *stage, const char *path, char *error, size_t error_size)
+int mountpoint_replace(int tree, const char *path, char *error, size_t error_size)
 {
-    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int tree = open_tree(AT_FDCWD, stage, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    int result = fd < 0 || tree < 0 ? -errno : 0;
-    umount2(stage, MNT_DETACH);
-    rmdir(stage);
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), result = fd < 0 ? -errno : 0;
     if (result < 0) {
         snprintf(error, error_size, "cannot move the mount to %s: %s", path, g_strerror(-result));
     } else {
         g_autofree char *dead = mountpoint_descriptor(fd, "fd");
         result = mountpoint_move(tree, path, dead, error, error_size);
-    }
-    if (fd >= 0) {
         close(fd);
-    }
-    if (tree >= 0) {
-        close(tree);
     }
     if (result == 0) {
         log_info("mounted at %s in place of a mount whose daemon had been killed", path);

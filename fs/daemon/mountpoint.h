@@ -21,11 +21,19 @@ int mountpoint_check(const char *path, bool *ret_dead, char *error, size_t error
 /* False if anything is in the directory.  One that cannot be listed counts as empty. */
 bool mountpoint_is_empty(const char *path);
 
-/* For root: mountpoint_stage makes a directory to mount on first.  mountpoint_replace moves that mount to `path`, where
- * a dead one is, and removes the dead mount and the directory.  `path` never shows the directory below.  Before Linux
- * 6.5 the new mount covers the dead one, which stays.  NULL, or -errno, with one line in `error`; free with g_free. */
-char *mountpoint_stage(char *error, size_t error_size);
-int mountpoint_replace(const char *stage, const char *path, char *error, size_t error_size);
+/* For root: locks a byte of a file of this host, where daemons replace mounts: 0, or the device number of a mount.  The
+ * caller closes the descriptor; or -errno with one line in `error`. */
+int mountpoint_lock(dev_t byte, char *error, size_t error_size);
+
+/* For root: mountpoint_stage makes a directory to mount on first, which one daemon at a time has; what one that was
+ * killed has left there is removed.  mountpoint_unstage removes it, and takes what mountpoint_stage returned.  If a
+ * mount is there, it returns a descriptor of it, detached.  mountpoint_replace moves that mount to `path`, where a dead
+ * one is, and removes the dead mount.  `path` never shows the directory below.  Before Linux 6.5 the new mount covers
+ * the dead one, which stays.  Or -errno; with one line in `error` where there is one. */
+#define MOUNTPOINT_STAGE "/run/leasefs.stage"
+int mountpoint_stage(char *error, size_t error_size);
+int mountpoint_unstage(int lock, bool mounted);
+int mountpoint_replace(int tree, const char *path, char *error, size_t error_size);
 
 /* For root: opening a symbolic link of the mount at `path` fails (ELOOP) instead of leading to another lock, or to a
  * file that the maker of the link has chosen.  readlink(2) works.  0, or -errno: before Linux 5.14. */

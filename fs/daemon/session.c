@@ -204,45 +204,64 @@ static void session_unwatch(struct session *s)
     }
 }
 
+static int session_mount_directly(struct session *s, const char *path, char *error, size_t error_size)
+{
+    int result = mounting_mount(s->fs->options, s->fuse, path, error, error_size);
+    if (result == 0 && geteuid() == 0 && mountpoint_follow_no_links(path) < 0) {
+        log_warning(
+            "this kernel follows locks that are symbolic links: who opens one may lock another name, or write to "
+            "a file that another user has chosen");
+    }
+    return result;
+}
+
+/* A descriptor of the mount, which is nowhere yet. */
+static int session_mount_detached(struct session *s, char *error, size_t error_size)
+{
+    int lock = mountpoint_stage(error, error_size);
+    int result = lock < 0 ? lock : session_mount_directly(s, MOUNTPOINT_STAGE, error, error_size);
+    int tree = lock < 0 ? lock : mountpoint_unstage(lock, result == 0);
+    s->staged = result == 0;
+    if (result == 0 && tree < 0) {
+        snprintf(error, error_size, "cannot move the new mount to %s: %s", s->fs->options->mountpoint, strerror(-tree));
+    }
+    return result < 0 ? result : tree;
+}
+
+static int session_replace(struct session *s, const char *path, const struct session_takeover *takeover, char *error,
+                           size_t error_size)
+{
+    s->keep_mount = takeover != NULL; /* the path has the other's mount, or none of a daemon */
+    int result, tree = session_mount_detached(s, error, error_size);
+    if (tree < 0) {
+        return tree;
+    }
+    if (takeover) {
+        result = takeover_switch(takeover->old, tree, fuse_session_fd(s->fuse), takeover->manager, error, error_size);
+    } else {
+        result = mountpoint_replace(tree, path, error, error_size);
+    }
+    close(tree);
+    return result < 0 || !takeover ? result : takeover_await_end(takeover->old, takeover->manager, error, error_size);
+}
+
 /* Mounts; in place of what a killed daemon left, if there is such a mount.  An
  * ordinary user has only fusermount3, which cannot but unmount it first. */
 static int session_mount_at(struct session *s, const char *path, const struct session_takeover *takeover, char *error,
                             size_t error_size)
 {
     bool dead = false;
-    g_autofree char *stage = NULL;
     int result = takeover ? 0 : mountpoint_check(path, &dead, error, error_size);
     s->fs->dead_device = takeover ? takeover_device(takeover->old) : result == 0 && dead ? mountpoint_device(path) : 0;
     if (result == 0 && (takeover || dead) && geteuid() == 0) {
-        stage = mountpoint_stage(error, error_size);
-        result = stage ? 0 : -EIO;
-    } else if (result == 0 && dead) {
+        return session_replace(s, path, takeover, error, error_size);
+    }
+    if (result == 0 && dead) {
         result = mountpoint_clear(path, error, error_size);
     } else if (result == 0 && !mountpoint_is_empty(path)) {
         log_warning("mount point '%s' is not empty: what is in it is hidden, and is no lock", path);
     }
-    if (result < 0) {
-        return result;
-    }
-    result = mounting_mount(s->fs->options, s->fuse, stage ? stage : path, error, error_size);
-    if (result < 0) {
-        if (stage) {
-            rmdir(stage);
-        }
-        return result;
-    }
-    if (geteuid() == 0 && mountpoint_follow_no_links(stage ? stage : path) < 0) {
-        log_warning(
-            "this kernel follows locks that are symbolic links: who opens one may lock another name, or write to "
-            "a file that another user has chosen");
-    }
-    s->staged = stage != NULL;
-    if (takeover) {
-        s->keep_mount = true; /* from here on the path has the other's mount, or none of a daemon */
-        result = takeover_switch(takeover->old, stage, fuse_session_fd(s->fuse), takeover->manager, error, error_size);
-        return result < 0 ? result : takeover_await_end(takeover->old, takeover->manager, error, error_size);
-    }
-    return stage ? mountpoint_replace(stage, path, error, error_size) : 0;
+    return result < 0 ? result : session_mount_directly(s, path, error, error_size);
 }
 
 static int session_mount(struct session *s, const struct options *options, const struct session_takeover *takeover,

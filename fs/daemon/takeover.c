@@ -29,8 +29,7 @@
 #include "fs/options/options.h"
 
 #define TAKEOVER_END_LIMIT 5000 /* milliseconds until the old daemon must have ended */
-#define TAKEOVER_LOCK "/run/leasefs.takeover"
-#define TAKEOVER_COPIES 3 /* a journal that is copied while it grows may look damaged */
+#define TAKEOVER_COPIES 3       /* a journal that is copied while it grows may look damaged */
 
 struct takeover {
     char *path;
@@ -40,7 +39,7 @@ struct takeover {
     int pidfd;
     GHashTable *status; /* .leasefs/status of the old mount: key -> value */
     struct undo *undo;  /* from the switch until the old daemon has ended */
-    int lock;           /* of TAKEOVER_LOCK, a byte for each mount: one switch of it at a time */
+    int lock;           /* mountpoint_lock: one switch of the mount at a time */
 };
 
 static const char *takeover_fact(const struct takeover *t, const char *key)
@@ -238,12 +237,9 @@ int takeover_check_store(const struct takeover *t, const struct options *options
 /* Another takeover may have been quicker. */
 static int takeover_lock(struct takeover *t, char *error, size_t error_size)
 {
-    t->lock = open(TAKEOVER_LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    struct flock byte = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)t->device, .l_len = 1};
-    if (t->lock < 0 || fcntl(t->lock, F_OFD_SETLKW, &byte) < 0) {
-        int result = -errno;
-        snprintf(error, error_size, "cannot lock %s: %s", TAKEOVER_LOCK, g_strerror(-result));
-        return result;
+    t->lock = mountpoint_lock(t->device, error, error_size);
+    if (t->lock < 0) {
+        return t->lock;
     }
     if (!mountpoint_is_top(t->root, t->path)) {
         snprintf(error, error_size, "another daemon has taken over %s meanwhile: try again", t->path);
@@ -262,13 +258,10 @@ static int takeover_exchange(const struct takeover *t, int tree)
     return result < 0 ? -errno : 0;
 }
 
-int takeover_switch(struct takeover *t, const char *stage, int connection, int manager, char *error, size_t error_size)
+int takeover_switch(struct takeover *t, int tree, int connection, int manager, char *error, size_t error_size)
 {
-    int tree = open_tree(AT_FDCWD, stage, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     int copy = open_tree(t->root, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    int result = tree < 0 || copy < 0 ? -errno : 0;
-    umount2(stage, MNT_DETACH);
-    rmdir(stage);
+    int result = copy < 0 ? -errno : 0;
     if (result == 0) {
         result = takeover_lock(t, error, error_size);
     }
@@ -284,7 +277,6 @@ int takeover_switch(struct takeover *t, const char *stage, int connection, int m
         }
     }
     takeover_close(&copy);
-    takeover_close(&tree);
     return result;
 }
 

@@ -36,10 +36,9 @@ void takeover_free(struct takeover *takeover);
 int takeover_check_store(const struct takeover *takeover, const struct options *options, struct backend *backend,
                          char *error, size_t error_size);
 
-/* Moves the mount at `stage` to the mount point, and removes the directory `stage`.  `connection`: of that mount.  From
- * then on, until takeover_await_end has succeeded, the end of this process undoes it: see undo.h. */
-int takeover_switch(struct takeover *takeover, const char *stage, int connection, int manager, char *error,
-                    size_t error_size);
+/* Moves the detached mount `tree` to the mount point.  `connection`: of that mount.  From then on, until
+ * takeover_await_end has succeeded, the end of this process undoes it: see undo.h. */
+int takeover_switch(struct takeover *takeover, int tree, int connection, int manager, char *error, size_t error_size);
 
 /* `manager`: see sdnotify.h; it watches this process from now on. */
 int takeover_await_end(struct takeover *takeover, int manager, char *error, size_t error_size);

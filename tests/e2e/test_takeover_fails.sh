@@ -9,6 +9,9 @@
 command -v strace >/dev/null || skip_all "no strace"
 sees_all || skip_all "needs CAP_SYS_PTRACE"
 
+# Directories in /run where mounts are prepared, other than the one that all daemons share.
+stages() { find /run -maxdepth 1 -name 'leasefs.*' ! -name leasefs.stage | sort; }
+stages >"$TEST_DIR/stages"
 takeover_mount allow_other,ttl=200
 
 # fails RULE…: strace lets the new daemon fail so, see strace(1), -e inject; what it says is in $TEST_DIR/failed.
@@ -36,16 +39,17 @@ fails open_tree:error=EPERM:when=1
 expect grep -q 'cannot move the new mount' "$TEST_DIR/failed"
 fails open_tree:error=EPERM:when=2
 fails move_mount:error=EPERM:when=1+
-if sees_beneath; then fails umount2:error=EPERM:when=2; fi # the first is where it was prepared
+if sees_beneath; then fails umount2:error=EPERM:when=3; fi # the others are where it was prepared
 
 it "a new daemon that is killed"
 killed pidfd_open 1
 killed mount 1
 killed open_tree 1
-killed umount2 1
+killed umount2 1 # of what the one before has left
+killed umount2 3 # where it was prepared, behind that
 killed rmdir 2
 killed move_mount 1
-if sees_beneath; then killed umount2 2; fi
+if sees_beneath; then killed umount2 3; fi
 killed pidfd_send_signal 1
 
 it "where the kernel cannot put the new mount below the old one"
@@ -64,7 +68,7 @@ expect_not grep -q STOPPING "$TEST_DIR/notified"
 unset NOTIFY_SOCKET
 
 it "a new daemon that is stopped is killed"
-if sees_beneath; then fails umount2:signal=STOP:when=2; fi
+if sees_beneath; then fails umount2:signal=STOP:when=3; fi
 
 it "no call by path has failed meanwhile, and then a takeover succeeds"
 load_stop
@@ -72,6 +76,10 @@ expect_is "$(attribute flock token)" "$flocked"
 takeover
 expect_is "$(attribute kept token)" "$kept"
 expect_is "$(attribute flock token)" "$flocked"
-expect [ ! -e "$TEST_DIR/store/takeover" ] # what those that were killed have left
 expect_is "$(layers)" 1
+
+it "those that were killed have left nothing"
+expect [ ! -e "$TEST_DIR/store/takeover" ]
+expect_is "$(grep -cF " - fuse.leasefs $store " /proc/self/mountinfo)" 1
+expect_is "$(stages | comm -13 "$TEST_DIR/stages" - | grep -v takeover)" ""
 finish
