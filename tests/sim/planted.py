@@ -109,6 +109,7 @@ tests/contract/contract_redis:faults|backend/remote/background.c|    request->do
 tests/contract/contract_redis:survive|backend/redis/script/uncontended_release.lua| == UNCONTENDED .. ticket and not another then| == UNCONTENDED .. ticket then
 r|backend/redis/script/reclaim.lua|      if at > number and call(|      if false and call(
 q|backend/redlock/recover.c|kind < BACKEND_LEASE \\|\\| kind > BACKEND_FCNTL|kind < BACKEND_LEASE \\|\\| kind > BACKEND_LEASE
+leasefs:tests/e2e/test_takeover.sh|fs/daemon/filesystem.c|    control_stop(fs);\n|    control_stop(fs);\n    GPtrArray *nodes = tree_all(fs->tree);\n    for (guint i = 0; fs->replaced && i < nodes->len; i++) {\n        struct hold *hold;\n        LIST_FOREACH(hold, &((struct node *)nodes->pdata[i])->holds, link) {\n            if (hold->ticket) {\n                backend_release(fs->backend, hold->ticket, NULL, NULL);\n            }\n        }\n    }\n
 """
 
 
@@ -119,7 +120,7 @@ def bugs():
 
 
 def build(program, file, text):
-    """planted/program: the program with that text in place of the file."""
+    """The path of the program with that text in place of the file."""
     shutil.rmtree("planted", ignore_errors=True)
     os.makedirs("planted")
     os.environ["CCACHE_DISABLE"] = "1"  # it does not notice that another file is included now
@@ -135,11 +136,12 @@ def build(program, file, text):
         out.write(text)
     flags = shlex.split(os.environ["SIM_COMPILE"])
     subprocess.run(flags + ["-w", "-O0", "-g0", "-c", "planted/source.c", "-o", "planted/source.o"], check=True)
-    name = re.sub(r"\W", "_", program)
+    name, target = re.sub(r"\W", "_", program), os.path.join("planted", os.path.basename(program))
     with open("planted/link.mk", "w") as out:
-        out.write(f"include Makefile\nplanted/program: {program}\n\t$(CC) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $({name}_LDFLAGS)"
+        out.write(f"include Makefile\n{target}: {program}\n\t$(CC) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $({name}_LDFLAGS)"
                   f" $(LDFLAGS) -o $@ planted/source.o $(filter-out {source[:-2]}.o,$({name}_OBJECTS)) $({name}_LDADD) $(LIBS)\n")
-    subprocess.run(["make", "-s", "-f", "planted/link.mk", "planted/program"], check=True)
+    subprocess.run(["make", "-s", "-f", "planted/link.mk", target], check=True)
+    return target
 
 
 def run_worlds(program, store, seeds, first):
@@ -152,11 +154,11 @@ def run_worlds(program, store, seeds, first):
     return found
 
 
-def catch_by_worlds(store, sound, seeds, largest):
+def catch_by_worlds(program, store, sound, seeds, largest):
     """The rule that a world breaks, and how many worlds it takes; or None."""
     first, step = 1, 10
     while first <= seeds:
-        broken = run_worlds("planted/program", store, step, first)
+        broken = run_worlds(program, store, step, first)
         if broken and (store, first) not in sound:
             sound[store, first] = run_worlds("tests/sim/sim", store, step, first)
         broken = {rule: seed for rule, seed in broken.items() if rule not in sound[store, first]}
@@ -176,10 +178,10 @@ def run_test(program, case):
     return failed, failed or re.search(r"^ok \d+ (?!.*# SKIP)", text, re.M)
 
 
-def catch_by_test(program, case):
-    """The test that fails; or None."""
-    failed, _ = run_test("planted/program", case)
-    sound, ran = run_test(program, case)
+def catch_by_test(program, without, case):
+    """The test that fails with the program, and not with the one without the bug; or None."""
+    failed, _ = run_test(program, case)
+    sound, ran = run_test(without, case)
     wrong = "fails without the bug" if sound else None if ran else "cannot run here"
     return (wrong or failed[0], "missed" if wrong else "-") if wrong or failed else None
 
@@ -228,8 +230,9 @@ def main():
             missed += 1
             continue
         store, _, case = store.partition(":")
-        build(store if case else "tests/sim/sim", file, text.replace(old, new))
-        caught = catch_by_test(store, case) if case else catch_by_worlds(store, sound, arguments.seeds, arguments.step)
+        program = build(store if case else "tests/sim/sim", file, text.replace(old, new))
+        caught = (catch_by_test(program, store, case) if case
+                  else catch_by_worlds(program, store, sound, arguments.seeds, arguments.step))
         rule, where = caught or ("", "missed")
         missed += where == "missed"
         print(f"{number:>4} {where:>6}  {rule:<16} {title}", flush=True)
