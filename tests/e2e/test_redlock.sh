@@ -67,7 +67,7 @@ refused "are the same server" "redlock://127.0.0.1:${redis_ports[0]},localhost:$
 refused "1 of 3 servers are there, and 2 are needed" "redlock://127.0.0.1:${redis_ports[0]},127.0.0.1:1,127.0.0.1:2"
 redis_use 0
 redis_cli REPLICAOF 127.0.0.1 "${redis_ports[1]}" >/dev/null
-refused "the server is a replica" "$SERVERS"
+refused "is a replica" "$SERVERS"
 redis_cli REPLICAOF NO ONE >/dev/null
 redis_cli CONFIG SET requirepass secret >/dev/null
 refused "credentials=FILE" "$SERVERS"
