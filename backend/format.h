@@ -18,7 +18,7 @@
     " knows format versions up to %u: upgrade leasefs on this host"
 /* The same beside a mount without a number, for printf: the store, and what names that mount. */
 #define FORMAT_MISSING                                                                                                 \
-    "%s is in use by %s of a leasefs older than 0.9.0, which would grant the same locks: unmount it, or upgrade "      \
+    "%s is in use by %s of a leasefs older than 1.0.0, which would grant the same locks: unmount it, or upgrade "      \
     "leasefs on its host, before this mount"
 
 /* How a mount of this leasefs describes itself to a store: "NUMBER VERSION HOST".  A new string. */

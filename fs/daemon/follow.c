@@ -63,6 +63,9 @@ static void follow_end(struct follow *follow, int64_t now)
     setpriority(PRIO_PROCESS, 0, follow->usual);
     follow->cpu = -1;
     follow->streak = 0;
+    if (now - follow->began >= FOLLOW_LONG) {
+        follow->pause = FOLLOW_PAUSE;
+    }
     follow->retry = now + follow->pause;
     follow->pause = follow->pause < FOLLOW_PAUSE_MAX / 2 ? follow->pause * 2 : FOLLOW_PAUSE_MAX;
 }
@@ -75,6 +78,7 @@ static void follow_begin(struct follow *follow, int cpu, int64_t now)
     if (cpu != sched_getcpu() && follow_raise_priority(follow)) {
         follow_bind(follow, cpu);
         follow->credit = FOLLOW_CREDIT;
+        follow->began = now;
         follow->followed += follow_is_active(follow);
         if (!follow_is_active(follow)) {
             follow_end(follow, now);
@@ -94,7 +98,6 @@ static void follow_rate_request(struct follow *follow, pid_t tid, uint32_t opcod
 {
     if (tid == follow->thread && took <= FOLLOW_AT_ONCE) {
         follow->credit += follow->credit < FOLLOW_CREDIT;
-        follow->pause = follow->credit == FOLLOW_CREDIT ? FOLLOW_PAUSE : follow->pause;
         return;
     }
     follow->credit -= FOLLOW_COST;

@@ -379,7 +379,7 @@ START_TEST(mount_without_a_format_number_is_refused_while_its_session_lives)
     ck_assert_int_eq(contract_mkdir("old/.leasefs/check-0123456789abcdef", NULL), BACKEND_OK); /* that is no mount */
     backend_free(open_mount_at(zookeeper_server_port(server), "/old", 3, false));
     ck_assert_int_eq(contract_mkdir("old/.leasefs/0123456789abcdef", NULL), BACKEND_OK);
-    assert_refused("/old", "the store is in use by a mount (session 0x0123456789abcdef) of a leasefs older than 0.9.0");
+    assert_refused("/old", "the store is in use by a mount (session 0x0123456789abcdef) of a leasefs older than 1.0.0");
 }
 END_TEST
 

@@ -5,9 +5,9 @@
 #   make check-package        as root, with a network; takes some minutes for each suite
 #
 # Environment: PACKAGE_SUITES (bookworm trixie); PACKAGE_OPTIONS, for DEB_BUILD_OPTIONS; PACKAGE_BUILT, a directory in which
-# packages are kept and found; and see
-# release.sh.  The version before is an earlier revision; the next one is this one again, with a
-# higher number.  There is no systemd in these systems: a systemctl that is made here answers for one unit.
+# packages are kept and found; and see release.sh.  The version before is the last commit without takeover; the next one
+# is this one again, with a higher number.  There is no systemd in these systems: a systemctl that is made here answers for
+# one unit.
 # shellcheck source=release.sh
 . "$(dirname "$0")/release.sh"
 
@@ -50,7 +50,7 @@ build() {
     ! ls "$OUT"/next/*.deb >/dev/null 2>&1 || return 0
     mkdir -p "$OUT"
     make_root build-essential debhelper lintian xz-utils
-    revision=$(before)
+    revision=$WITHOUT_TAKEOVER
     mkdir -p "$ROOT/build" "$OUT/before" "$OUT/this" "$OUT/next"
     copy_sources_of "$revision" "$ROOT/build/before"
     cp -a "$SCRATCH/leasefs" "$ROOT/build/this"

@@ -11,7 +11,7 @@
 #
 # Environment: RELEASE_SUITE, which Debian (default: bookworm); PACKAGE_MIRROR, where it is taken from; RELEASE_ROOTS, a
 # directory in which minimal systems are kept for further runs; RELEASE_KEEP, when set, keeps the scratch directory;
-# RELEASE_BEFORE, the revision that is the version before (default: the newest tag).
+# RELEASE_BEFORE, the revision that is the version before (default: the newest tag before this commit).
 set -euo pipefail
 
 SUITE=${RELEASE_SUITE:-bookworm}
@@ -43,10 +43,13 @@ leave() {
     fi
 }
 
-# The release before this one.  Before there is one: the last commit without takeover.
+# The last commit without takeover.
+WITHOUT_TAKEOVER=366752905730
+
+# The release before this one.  Before there is one: as above.
 before() {
     local tag
-    tag=$(cd "$SOURCE" && git -c safe.directory='*' describe --tags --abbrev=0 --match 'v*' 2>/dev/null) || tag=366752905730
+    tag=$(cd "$SOURCE" && git -c safe.directory='*' describe --tags --abbrev=0 --match 'v*' 'HEAD^' 2>/dev/null) || tag=$WITHOUT_TAKEOVER
     echo "${RELEASE_BEFORE:-$tag}"
 }
 

@@ -77,7 +77,7 @@ START_TEST(mount_whose_term_counts_and_that_has_no_number_is_refused_while_it_is
     ck_assert_msg(preflight() == 0, "%s", error); /* it is gone */
     subscribe(OLD_CHANNEL);
     ck_assert_int_eq(preflight(), -EPROTONOSUPPORT);
-    ck_assert_msg(strstr(error, "(channel " OLD_CHANNEL ") of a leasefs older than 0.9.0") != NULL, "%s", error);
+    ck_assert_msg(strstr(error, "(channel " OLD_CHANNEL ") of a leasefs older than 1.0.0") != NULL, "%s", error);
     hosts_options.prefix = "another:";
     ck_assert_msg(preflight() == 0, "%s", error);
 }
@@ -90,7 +90,7 @@ START_TEST(mount_of_the_first_release_is_refused_while_it_is_there)
     ck_assert_msg(preflight() == 0, "%s", error);
     subscribe(OLD_CHANNEL);
     ck_assert_int_eq(preflight(), -EPROTONOSUPPORT);
-    ck_assert_msg(strstr(error, "(channel " OLD_CHANNEL ") of a leasefs older than 0.9.0") != NULL, "%s", error);
+    ck_assert_msg(strstr(error, "(channel " OLD_CHANNEL ") of a leasefs older than 1.0.0") != NULL, "%s", error);
     hosts_options.prefix = "another:";
     ck_assert_msg(preflight() == 0, "%s", error);
 }
