@@ -50,6 +50,8 @@ def squeezed(line):
     return re.sub(r"\s+", " ", line.strip())
 manuals = {squeezed(line) for name in sys.argv[2:] for line in open(name, encoding="utf-8")}
 for block in re.findall(r"(?ms)^```conf\n(.*?)^```", open(sys.argv[1], encoding="utf-8").read()):
+    if block.startswith("ACL ") and block + ".Ed\n" not in open("man/leasefs-redis.7", encoding="utf-8").read():
+        print(f"{sys.argv[1]}: the ACL is not that of leasefs-redis(7)")
     for line in block.splitlines():
         if squeezed(line) not in manuals and not line.startswith("#"):
             print(f"{sys.argv[1]}: {line}: not in a manual")
