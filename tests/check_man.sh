@@ -18,9 +18,19 @@ complain() { # PAGE
     ! command -v groff >/dev/null || groff -ww -mdoc -T ascii "$1" 2>&1 >/dev/null
     awk -v page="$1" '
         /[a-z0-9]\.(It|Pp|El|Bl|Ss|Sh|Xr|Cm|Ar|Ql) / { print page ":" NR ": a macro within a line: " $0 }
+        /^\.Pq Ql [^"]* , Ql / { print page ":" NR ": the quotes hold what follows: " $0 }
         { gsub(/ , Ql /, " ") }
         /^\.(Pq )?(Ql|Dq) [^"]* (,|No|Pa|Va|Cm|Xr|or) [^ ]/ { print page ":" NR ": the quotes hold what follows: " $0 }
+        /^\.It .*(Ql|Dq|Pq) [^"]* Ta / { print page ":" NR ": the quotes hold the rest of the row: " $0 }
+        /^\.(Ql|Dq) No / || /(\.It|Ta) (An|At|In) / { print page ":" NR ": a word that is a macro: " $0 }
     ' "$1"
+    # "see X" leads to a heading that is there
+    sed -n 's/.*Sx \([^,]*[^ ,.;:]\).*/\1/p' "$1" | while read -r heading; do
+        grep -qxF -e ".Sh $heading" -e ".Ss $heading" "$1" || echo "$1: there is no heading $heading"
+    done
+    sed -n 's/^\.It .* Ta Xr \([^ ]*\) \([1-8]\) , No \(.*[A-Za-z)]\)$/\1.\2 \3/p' "$1" | while read -r other heading; do
+        grep -qixF -e ".Sh $heading" -e ".Ss $heading" "man/$other" || echo "$1: $other has no heading $heading"
+    done
 }
 
 failed=0
