@@ -218,6 +218,15 @@ constantly() {
     done
 }
 
+# The literal blocks of a section of a manual, each ended by a NUL.
+examples() { # MANUAL SECTION
+    awk -v section=".Sh $2" '
+        /^\.Sh / { inside = $0 == section }
+        inside && /^\.Ed/ { literal = 0; printf "%c", 0 }
+        literal { gsub(/\\&/, ""); gsub(/\\e/, "\\"); print }
+        inside && /^\.Bd -literal/ { literal = 1 }' "$E2E_DIR/../../man/$1"
+}
+
 # --- locks, as anybody sees them ---
 
 exists() { [ -e "$MNT/$1" ] || [ -L "$MNT/$1" ]; }

@@ -72,6 +72,26 @@ expect_re "$(SQL_USER=app sql "SELECT leasefs.try_lock('app', 't', '1 s')")" '^[
 expect_re "$(SQL_USER=app sql "SELECT count(*) FROM leasefs.ticket")" 'permission denied'
 expect_re "$(SQL_USER=stranger sql "SELECT leasefs.try_lock('app', 't', '1 s')")" 'permission denied'
 
+it "the sessions that leasefs-postgresql(7) shows print what it shows"
+export PGHOST=$POSTGRESQL_SOCKETS PGPORT=$POSTGRESQL_PORT PGUSER=postgres
+mkdir "$TEST_DIR/bin"
+ln -s "$LEASEFS" "$TEST_DIR/bin/leasefs"
+psql -Xqc 'CREATE DATABASE mydb' postgres
+shown=0
+while IFS= read -r -d '' example; do
+    [[ $example == '$ '* ]] || continue
+    sed -n 's/^\$ //p; s/^mydb=> \(.*\)/psql mydb -c "\1"/p' <<<"$example" >"$TEST_DIR/session"
+    printed=$(PATH=$TEST_DIR/bin:$PATH bash -eo pipefail "$TEST_DIR/session" </dev/null 2>&1)
+    expect_is $? 0 "exit status of: ${example%%$'\n'*}"
+    wanted=$(sed '/^\$ /d; /^mydb=> /d' <<<"${example%$'\n'}")
+    [ -z "$wanted" ] || expect_is "${printed//[0-9]/N}" "${wanted//[0-9]/N}"
+    shown=$((shown + 1))
+done < <(examples leasefs-postgresql.7 DESCRIPTION
+    examples leasefs-postgresql.7 "SQL FOR EVERYBODY")
+expect_is "$shown" 2 sessions
+expect_is "$(psql -XqAtU locks -c "SELECT leasefs.unlock('backup', 'nobody')" mydb)" f "the role may call the functions"
+unset PGHOST PGPORT PGUSER
+
 it "thousands of cycles leave no more behind than one"
 cat >"$TEST_DIR/cycle.sql" <<'END'
 SELECT leasefs.acquire('cycle', '', 'cycle', false, 'id', 'm', 'i', 1, 0, 30000, 6000, true, false, NULL, NULL, NULL, NULL, NULL, 'meta', '', NULL);

@@ -86,15 +86,6 @@ for document in "${documents[@]}"; do
     fi
 done
 
-# The literal blocks of a section of a manual, each ended by a NUL.
-examples() { # MANUAL SECTION
-    awk -v section=".Sh $2" '
-        /^\.Sh / { inside = $0 == section }
-        inside && /^\.Ed/ { literal = 0; printf "%c", 0 }
-        literal { gsub(/\\&/, ""); gsub(/\\e/, "\\"); print }
-        inside && /^\.Bd -literal/ { literal = 1 }' "$1"
-}
-
 # Runs an example at a prompt in locks/, where another holds the lock "shared" for a moment.
 run_example() { # EXAMPLE
     local status=0
@@ -115,8 +106,9 @@ if [ $# -eq 0 ]; then
     mount -t tmpfs none /mnt
     mkdir -p /mnt/locks
     leasefs "local:/mnt/.store" /mnt/locks
-    for program in make-backup print-report command ...; do # which the examples run
-        printf '#!/bin/sh\n' >"$TEST_DIR/bin/$program"
+    # which the examples run
+    for program in make-backup print-report command backup scheduler encode transfer store ...; do
+        printf '#!/bin/sh\necho "$*" >/mnt/ran\n' >"$TEST_DIR/bin/$program"
         chmod +x "$TEST_DIR/bin/$program"
     done
     cd /mnt/locks || exit 1
@@ -124,6 +116,12 @@ if [ $# -eq 0 ]; then
         case $example in
         '# '*) continue ;; # for root, with servers and a device that are not here
         '$ '*) lines=("${example//'$ '/}") ;;
+        *' * * * '*) lines=("${example#*'* * *'}; grep -e --all /mnt/ran") ;; # of a crontab
+        *--loop*) lines=("rm -f /mnt/ran; timeout 2 ${example%$'\n'} || [ \$? = 124 ]; [ -e /mnt/ran ]") ;;
+        *'| jq '*)
+            command -v jq >/dev/null || continue
+            lines=("touch /mnt/locks/backup; [ \"\$(${example%$'\n'})\" = vm ]")
+            ;;
         *'shared command'*) mapfile -t lines <<<"${example%$'\n'}" ;; # a line each
         setfattr*) lines=("touch L; $example") ;;
         getfattr*) lines=("touch L; $example") ;;
@@ -133,9 +131,10 @@ if [ $# -eq 0 ]; then
             it "an example: ${line%%$'\n'*}"
             expect run_example "$line"
         done
-    done < <(examples "$SOURCE/man/leasefs.7" "EXAMPLES TO START WITH"
-        examples "$SOURCE/man/leasefs.8" EXAMPLES
-        examples "$SOURCE/man/leasefs-monitoring.7" EXAMPLES)
+    done < <(examples leasefs.7 "EXAMPLES TO START WITH"
+        examples leasefs.8 EXAMPLES
+        examples leasefs-monitoring.7 EXAMPLES
+        examples leaserun.1 EXAMPLES)
     cd / || exit 1
     end_mounts
     umount -l /mnt
