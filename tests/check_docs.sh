@@ -13,6 +13,19 @@ fi
 
 expect_none "$(tests/draw_pictures.py --check 2>&1 || :)" "the pictures are as tests/draw_pictures.py draws them"
 
+expect_none "$(PYTHONPATH=tests PYTHONDONTWRITEBYTECODE=1 python3 - <<'END'
+import re
+from draw_pictures import results
+rows = ("cycle, journal on tmpfs", "Redis: cycle", "Redis, wait=1, one replica: cycle", "Redis, redlock, 3 servers: cycle",
+        "ZooKeeper: cycle: O_EXCL, close, unlink", "PostgreSQL: cycle, synchronous_commit=on")
+times = {what: ours for (what, where, _), (ours, _) in results().items() if where == "any"}
+want = [f"{times[row] / 1000:.1g} ms" if row in times else "not measured" for row in rows]
+shown = re.search(r"(?m)^\| lock and unlock \| (.*) \|$", open("docs/stores.md", encoding="utf-8").read())[1].split(" | ")
+if shown != want:
+    print(f"docs/stores.md: lock and unlock: {shown}, and measured: {want}")
+END
+)" "the times in docs/stores.md are those that were measured"
+
 expect_none "$(python3 - README.md docs/*.md <<'END'
 import sys
 for name in sys.argv[1:]:
