@@ -57,6 +57,14 @@ for name in sys.argv[1:]:
 END
 )" "what they link to is there"
 
+expect_none "$(python3 - <<'END'
+import glob, re
+for name in re.findall(r"`((?:tests/)?\w+(?:/\w+)*\*?(?:\.\w+)?)`", open("docs/tried.md", encoding="utf-8").read()):
+    if name.startswith("test") and not glob.glob(name) and not glob.glob("tests/e2e/" + name) and not glob.glob(name + ".c"):
+        print(f"docs/tried.md: there is no {name}")
+END
+)" "the tests that docs/tried.md names are there"
+
 expect_none "$(python3 - docs/stores.md man/*.[78] <<'END'
 import re, sys
 def squeezed(line):
