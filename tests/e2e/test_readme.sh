@@ -116,7 +116,7 @@ if [ $# -eq 0 ]; then
         case $example in
         '# '*) continue ;; # for root, with servers and a device that are not here
         '$ '*) lines=("${example//'$ '/}") ;;
-        *' * * * '*) lines=("${example#*'* * *'}; grep -e --all /mnt/ran") ;; # of a crontab
+        *' * * * '*) lines=("${example#*'* * *  '}") && lines=("${lines[0]%$'\n'}; grep -e --all /mnt/ran") ;; # a crontab
         *--loop*) lines=("rm -f /mnt/ran; timeout 2 ${example%$'\n'} || [ \$? = 124 ]; [ -e /mnt/ran ]") ;;
         *'| jq '*)
             command -v jq >/dev/null || continue
