@@ -53,7 +53,7 @@ mount_local "$TEST_DIR/store" ttl=1
 it "a history of leases, flocks, fcntl locks and queues with processes stopped and killed is faultless, and leaves nothing behind"
 expect history --ttl 1000 --daemon "$DAEMON" "$MNT"
 expect grep -q '[1-9][0-9]* kills, [1-9][0-9]* stops' "$TEST_DIR/history"
-expect grep -q ' [1-9][0-9]* of them beyond a width' "$TEST_DIR/history"
+expect grep -q ' [1-9][0-9]* at the full width of a queue' "$TEST_DIR/history"
 
 # Faults that histories have shown before, one by one.
 actor A

@@ -56,7 +56,7 @@ redis_start --appendonly yes --appendfsync always
 
 it "$FAULTS faults of two hosts and their server (seed $SEED): no validity overlaps, no token goes back, what is left comes free"
 history_of "$REDIS_PORT"
-expect reported ' [1-9][0-9]* of them beyond a width'
+expect reported ' [1-9][0-9]* at the full width of a queue'
 
 it "guarded files took no stale token, and lost no update"
 expect reported ' [1-9][0-9]* writes accepted, .* 0 updates lost, 0 refused to holders, 0 tokens used twice'

@@ -110,7 +110,6 @@ static bool holder_ask(struct holder *h)
     int64_t promised = before + seconds(remaining);
     h->token = strtoll(token, NULL, 10);
     if (!h->hold->token) {
-        h->hold->token_at = stress_now();
         h->hold->token = h->token;
     }
     if (promised > h->hold->released) {

@@ -6,7 +6,7 @@
  * A queue is a name, too: as many of its tickets hold together as its width allows.
  *
  *     history        runs the processes and kills them    history_client  one of them
- *     history_check  judges their records                 history_plant   faulty histories, to test the judge
+ *     history_check  judges their records                 history_test    judges small histories
  */
 #ifndef TESTS_STRESS_HISTORY_H
 #define TESTS_STRESS_HISTORY_H
@@ -30,7 +30,6 @@ enum history_mode { HISTORY_EXCLUSIVE, HISTORY_SHARED };
 struct history_hold {
     int64_t acquired; /* the call that acquired it had returned */
     int64_t released; /* the call that gave it up began; 0: not yet */
-    int64_t token_at; /* when the token had been read */
     int64_t token;    /* the name's fencing token, read while it was held; 0: not read */
     int64_t start;    /* its bytes, inclusive */
     int64_t end;
@@ -128,13 +127,10 @@ struct history_verdict {
     size_t tokens;    /* that went back */
     size_t handovers; /* exclusive holds that followed another client's */
     size_t certain;   /* holds that were judged */
+    size_t full;      /* of these, those with which as many held as a queue wider than 1 allows */
 };
 const char *history_kind_name(unsigned kind);
 struct history_verdict history_check(struct history_hold *holds, size_t count, FILE *out);
-
-/* Makes faults in a faultless history, in many places, one at a time.  Returns how many the judge found, of
- * *ret_planted; of these, *ret_crowds made more hold than a queue's width. */
-size_t history_plant(struct history_hold *holds, size_t count, uint64_t seed, size_t *ret_planted, size_t *ret_crowds);
 
 /* Judges small histories with known faults: 0 if all verdicts are right. */
 int history_self_test(void);

@@ -1,10 +1,8 @@
 /* history_check: finds holds that cannot be true together; see history.h.
  *
  * Two holds of one name exclude each other unless both are shared or their bytes do not overlap.  In a queue at most
- * its width hold, unless all are shared.  Fencing tokens grow from one exclusive hold of a whole name to the next,
- * unless that is the same one, converted; and so from one exclusive hold of a queue of width 1 to the next.  A shared
- * holder has a token of its own, which is not below that of an earlier exclusive hold, except where byte ranges are
- * granted out of order. Shared holders may be granted together, so among them tokens may be in any order.
+ * its width hold, unless all are shared.  Fencing tokens grow from one exclusive hold of a whole name, or of a queue of
+ * width 1, to the next, unless that is the same one, converted.  The simulator judges the tokens of all others.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -73,12 +71,6 @@ static int history_by_acquired(const void *left, const void *right)
     return a->acquired < b->acquired ? -1 : a->acquired > b->acquired;
 }
 
-static int history_by_token_at(const void *left, const void *right)
-{
-    const struct history_hold *const *a = left, *const *b = right;
-    return (*a)->token_at < (*b)->token_at ? -1 : (*a)->token_at > (*b)->token_at;
-}
-
 static bool history_one_is_exclusive(const struct history_hold *const *holds, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -119,46 +111,26 @@ static void history_check_overlaps(const struct history_hold *holds, size_t coun
             history_report(verdict->overlaps < REPORTED_MAX ? out : NULL, "more than the width", active[0], hold);
         }
         verdict->overlaps += overlaps;
+        verdict->full += hold->width > 1 && actives == hold->width;
         verdict->certain++;
         verdict->handovers += hold->mode == HISTORY_EXCLUSIVE && last != UINT32_MAX && last != hold->client;
         last = hold->client;
     }
 }
 
-/* Each token against the largest of an exclusive hold that had been read before its hold began. */
-static void history_check_tokens(const struct history_hold *holds, size_t count, const struct history_hold **reads,
-                                 struct history_verdict *verdict, FILE *out)
+static void history_check_tokens(const struct history_hold *holds, size_t count, struct history_verdict *verdict,
+                                 FILE *out)
 {
-    const struct history_hold *largest = NULL, *exclusive = NULL;
-    size_t n = 0, past = 0;
-    bool ranges = false;
-    for (size_t i = 0; i < count; i++) {
-        ranges = ranges || !history_is_whole(&holds[i]) || holds[i].width > 1;
-        if (holds[i].token) {
-            reads[n++] = &holds[i];
-        }
-    }
-    qsort(reads, n, sizeof *reads, history_by_token_at);
-    for (size_t i = 0; i < count; i++) {
-        const struct history_hold *hold = &holds[i];
-        bool by_itself = hold->mode == HISTORY_EXCLUSIVE && history_is_whole(hold) && hold->width <= 1;
-        for (; past < n && reads[past]->token_at <= hold->acquired; past++) {
-            if (reads[past]->mode == HISTORY_EXCLUSIVE && (!largest || reads[past]->token > largest->token)) {
-                largest = reads[past];
-            }
-        }
-        if (!hold->token) {
+    const struct history_hold *before = NULL;
+    for (const struct history_hold *hold = holds; hold < holds + count; hold++) {
+        if (!hold->token || hold->mode != HISTORY_EXCLUSIVE || !history_is_whole(hold) || hold->width > 1) {
             continue;
         }
-        if (largest && hold->token < largest->token && !ranges) {
+        if (before && hold->token <= before->token && !history_is_same(hold, before)) {
             verdict->tokens++;
-            history_report(verdict->tokens <= REPORTED_MAX ? out : NULL, "a fencing token went back", largest, hold);
-        } else if (by_itself && exclusive && hold->token <= exclusive->token && !history_is_same(hold, exclusive)) {
-            verdict->tokens++;
-            history_report(verdict->tokens <= REPORTED_MAX ? out : NULL, "a fencing token did not grow", exclusive,
-                           hold);
+            history_report(verdict->tokens <= REPORTED_MAX ? out : NULL, "a fencing token did not grow", before, hold);
         }
-        exclusive = by_itself ? hold : exclusive;
+        before = hold;
     }
 }
 
@@ -171,7 +143,7 @@ struct history_verdict history_check(struct history_hold *holds, size_t count, F
         for (next = first; next < count && holds[next].name == holds[first].name; next++) {
         }
         history_check_overlaps(holds + first, next - first, room, &verdict, out);
-        history_check_tokens(holds + first, next - first, room, &verdict, out);
+        history_check_tokens(holds + first, next - first, &verdict, out);
     }
     free(room);
     return verdict;

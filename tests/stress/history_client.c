@@ -157,7 +157,6 @@ void client_read_token(struct client *c, const struct slot *slot)
     }
     errno = (int)-token;
     if (client_end(c, OPERATION_LOOK, token < 0 ? -1 : 0)) {
-        slot->piece[0]->token_at = stress_now();
         slot->piece[0]->token = token;
     }
 }

@@ -260,7 +260,6 @@ static void worker_hold(struct worker *w, struct lock *lock)
 {
     lock->hold = worker_note(w, lock, stress_now());
     lock->hold->token = worker_read_token(lock);
-    lock->hold->token_at = stress_now();
     atomic_store(&w->log->since, 0);
     uint32_t deaths = atomic_load(&w->k->shared->deaths);
     if (lock->kind == KILLS_INHERITED) {
