@@ -360,7 +360,7 @@ static void main_print_version(bool json)
         if (json) {
             printf(", \"%s\": %s", feature->key, feature->built ? "true" : "false");
         } else {
-            printf(", %s%s", feature->built ? "" : "without ", feature->name);
+            printf("; %s: %s", feature->name, feature->built ? "yes" : "no");
         }
     }
     puts(json ? "}" : ")");

@@ -63,7 +63,7 @@ expect grep -q 'BACKEND MOUNTPOINT' "$TEST_DIR/help"
 expect grep -q 'ttl=' "$TEST_DIR/help"
 expect "$LEASEFS" --version >"$TEST_DIR/version"
 expect_re "$(head -1 "$TEST_DIR/version")" '^leasefs [0-9]+'
-expect_re "$(cat "$TEST_DIR/version")" '\(libfuse 3[^ ]*, (without )?TLS, (without )?ZooKeeper, (without )?PostgreSQL, (without )?seccomp\)$'
+expect_re "$(cat "$TEST_DIR/version")" '\(libfuse 3[^ ]*; TLS: (yes|no); ZooKeeper: (yes|no); PostgreSQL: (yes|no); seccomp: (yes|no)\)$'
 built() { "$LEASEFS" --version --json | "$PYTHON" -c "import json, sys; print(json.load(sys.stdin)['$1'])"; }
 configured() { grep -q "^#define $1" "$(dirname "$LEASEFS")/config.h" && echo True || echo False; }
 if [ -e "$(dirname "$LEASEFS")/config.h" ]; then
