@@ -350,6 +350,25 @@ START_TEST(lock_delay_keeps_others_off_after_an_end_against_the_holders_will)
 }
 END_TEST
 
+/* As of all locks: contract_mounts. */
+START_TEST(lock_delay_that_is_set_later_is_that_of_tickets_that_held_before)
+{
+    struct backend_directory directory = {.width = 1};
+
+    if (!contract_can(BACKEND_CAN_SEQUENCE) || sessions)
+        return;
+    ck_assert_int_eq(contract_mkdir("d", &directory), BACKEND_OK);
+    struct lock *holder = queue_up(contract_one), *next;
+    directory.delay = CONTRACT_LONG;
+    contract_backend = contract_other;
+    ck_assert_int_eq(contract_set_directory("d", &directory), BACKEND_OK);
+    ck_assert_int_eq(contract_revoke("d/s-0000000000", 0), BACKEND_OK);
+    LOCK_UNTIL(holder->log.ended);
+    next = queue_up(contract_other);
+    ck_assert_int_eq(next->result, BACKEND_QUEUED);
+}
+END_TEST
+
 START_TEST(place_that_was_broken_while_it_waited_delays_nobody)
 {
     struct backend_directory directory = {.width = 1, .delay = 5000};
@@ -420,6 +439,7 @@ TCase *contract_hosts_case(const struct contract *subject)
     tcase_add_test(tcase, shared_lock_is_there_while_one_of_its_holders_lets_go);
     tcase_add_test(tcase, wider_queue_lets_in_waiters_of_both_mounts);
     tcase_add_loop_test(tcase, lock_delay_keeps_others_off_after_an_end_against_the_holders_will, 0, 2 * WAYS);
+    tcase_add_test(tcase, lock_delay_that_is_set_later_is_that_of_tickets_that_held_before);
     tcase_add_test(tcase, place_that_was_broken_while_it_waited_delays_nobody);
     tcase_add_loop_test(tcase, any_name_is_a_lock_or_is_refused, 0, G_N_ELEMENTS(names));
     return tcase;

@@ -16,6 +16,7 @@ static struct contract store;
 enum change {
     ACQUIRE,
     QUEUE,
+    GRANT,
     SEQUENCE,
     RELEASE,
     UNLOCK,
@@ -66,7 +67,7 @@ START_TEST(change_whose_answer_is_lost_is_made_once)
     range.end = 19;
     if (!store_can(change))
         return;
-    bool held = change != ACQUIRE && change != QUEUE && change != UNLOCK;
+    bool held = change != ACQUIRE && change != QUEUE && change != GRANT && change != UNLOCK;
     struct lock *lock = held ? lock_ask(contract_one, "L", &claim) : NULL, *other = NULL, *waiter = NULL;
     uint64_t fence = lock ? lock->ticket->fence : 0;
     switch (change) {
@@ -89,6 +90,18 @@ START_TEST(change_whose_answer_is_lost_is_made_once)
         ck_assert_int_eq(lock_release_and_wait(lock), BACKEND_OK);
         ck_assert_int_eq(lock_release_and_wait(other), BACKEND_OK);
         ck_assert_int_eq(seen("L").type, BACKEND_NOTHING);
+        break;
+    case GRANT: /* by an event, perhaps, and then it is claimed */
+        other = lock_take(contract_other, "L");
+        lock = lock_take(contract_one, "L");
+        fence = other->ticket->fence;
+        lose();
+        lock_release(other);
+        LOCK_UNTIL(lock->log.granted);
+        ck_assert_uint_gt(lock->ticket->fence, fence);
+        lock_pass(100);
+        ck_assert_uint_eq(lock->log.granted, 1);
+        ck_assert_int_eq(seen("L").holders, 1);
         break;
     case SEQUENCE:
         ck_assert_int_eq(contract_mkdir("d", &directory), BACKEND_OK);

@@ -124,20 +124,23 @@ START_TEST(changed_term_is_shown_on_another_mount)
 }
 END_TEST
 
-/* Of locks that are there when the directory's lock-delay changes from one to the other: one that is broken, and one
- * that expires. */
+/* Of locks that are there when the directory's lock-delay changes from one to the other: two that are broken, one of
+ * which is shared, and one that expires. */
 static void lose_after_change(const struct backend_directory *before, const struct backend_directory *after)
 {
-    struct contract_log broken = {0}, expired = {0};
+    struct contract_log broken = {0}, shared = {0}, expired = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &expired);
     claim.ttl = CONTRACT_TERM;
     ck_assert_int_eq(contract_mkdir("d", before), BACKEND_OK);
     contract_get("d/broken", BACKEND_FLOCK, &broken);
+    contract_get_shared("d/shared", BACKEND_FLOCK, &shared);
     contract_get_soon("d/expires", &claim);
     contract_backend = contract_other;
     ck_assert_int_eq(contract_set_directory("d", after), BACKEND_OK);
     ck_assert_int_eq(contract_revoke("d/broken", 0), BACKEND_OK);
     ck_assert_int_eq(contract_is_busy("d/broken"), after->delay > 0);
+    ck_assert_int_eq(contract_revoke("d/shared", 0), BACKEND_OK);
+    ck_assert_int_eq(contract_is_busy("d/shared"), after->delay > 0);
     CONTRACT_UNTIL(expired.ended);
     contract_pass(CONTRACT_SHORT); /* its release is on its way */
     ck_assert_int_eq(contract_is_busy("d/expires"), after->delay > 0);

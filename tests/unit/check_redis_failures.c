@@ -1,4 +1,4 @@
-/* check_redis_failures: a Redis server that is away, loses its data, is full or refuses.
+/* check_redis_failures: a Redis server that is away, is full or refuses.
  *
  * Requests of the mounts here take at most 0.8 s, replies 0.3 s; a long pause is longer than both, a short one shorter.
  */
@@ -18,12 +18,6 @@ static void setup(void)
     hosts_until_up(1);
 }
 
-static void restart(void)
-{
-    redis_server_stop(hosts_server);
-    redis_server_again(hosts_server);
-}
-
 /* The server is there again, and has done what it was asked to. */
 static void resume(void)
 {
@@ -33,31 +27,6 @@ static void resume(void)
         hosts_stat(i, "elsewhere");
     }
 }
-
-/* --- restarted --- */
-
-START_TEST(restarted_empty_server_has_lost_what_was_held_and_waiters_keep_their_order)
-{
-    struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG), *waiter[4];
-    uint64_t fence = 0;
-
-    for (unsigned i = 0; i < G_N_ELEMENTS(waiter); i++) {
-        waiter[i] = hosts_queue(3 - i % 3, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-        fence = waiter[i]->ticket->fence;
-    }
-    restart();
-    redis_server_do(hosts_server, "SET h:L theirs PX 1000"); /* until all stand in the queue again */
-    HOSTS_UNTIL(holder->ended);
-    ck_assert_int_eq(holder->why, BACKEND_LOST);
-    for (unsigned i = 0; i < G_N_ELEMENTS(waiter); i++) {
-        HOSTS_UNTIL(waiter[i]->granted);
-        for (unsigned later = i + 1; later < G_N_ELEMENTS(waiter); later++)
-            ck_assert_msg(!waiter[later]->granted, "%u was granted before %u", later, i);
-        hosts_release(waiter[i]);
-    }
-    ck_assert_uint_gt(hosts_get(1, "L", HOSTS_LONG)->ticket->fence, fence);
-}
-END_TEST
 
 /* --- what is in flight --- */
 
@@ -468,24 +437,6 @@ START_TEST(server_with_too_few_replicas_is_away_until_it_has_them)
 }
 END_TEST
 
-START_TEST(server_that_has_lost_the_scripts_gets_them_again)
-{
-    struct hosts_record *holder = hosts_get(0, "L", 600), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-
-    redis_server_do(hosts_server, "SCRIPT FLUSH");
-    hosts_pass(900); /* extended with what it has forgotten */
-    ck_assert_uint_eq(holder->ended, 0);
-    redis_server_do(hosts_server, "SCRIPT FLUSH");
-    ck_assert_int_eq(hosts_release(holder), BACKEND_OK);
-    redis_server_do(hosts_server, "SCRIPT FLUSH");
-    HOSTS_UNTIL(waiter->granted);
-    redis_server_do(hosts_server, "SCRIPT FLUSH");
-    ck_assert_int_eq(hosts_stat(0, "L").type, BACKEND_LOCK);
-    ck_assert_int_eq(hosts_rename(waiter, "M"), BACKEND_OK);
-    hosts_release(waiter);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("redis_failures");
@@ -493,7 +444,6 @@ int main(void)
 
     tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, setup, hosts_teardown);
-    tcase_add_test(tcase, restarted_empty_server_has_lost_what_was_held_and_waiters_keep_their_order);
     tcase_add_loop_test(tcase, rename_of_unknown_outcome_leaves_one_name_or_none, 0, 2);
     tcase_add_test(tcase, rename_over_a_lease_of_unknown_outcome_gives_both_back);
     tcase_add_test(tcase, convert_that_is_answered_after_its_term_is_stale);
@@ -502,7 +452,6 @@ int main(void)
     tcase_add_loop_test(tcase, full_server_takes_what_nobody_would_hear_that_it_refused, 0, 2);
     tcase_add_test(tcase, server_that_became_a_replica_is_unreachable_until_it_is_none);
     tcase_add_test(tcase, server_with_too_few_replicas_is_away_until_it_has_them);
-    tcase_add_test(tcase, server_that_has_lost_the_scripts_gets_them_again);
     suite_add_tcase(suite, tcase);
     tcase_set_timeout(conversions, 40);
     tcase_add_checked_fixture(conversions, setup, hosts_teardown);
