@@ -435,7 +435,8 @@ static void preflight_note_failure(struct preflight *p, enum redis_failure failu
         const char *after;  /* what to do; NULL: without what happened */
     } known[] = {
         [REDIS_NOT_LOCATED] = {-EHOSTUNREACH, "", "; or mount with the option background, which waits"},
-        [REDIS_NOT_RESOLVED] = {-EHOSTUNREACH, "the host's address cannot be found: ", ""},
+        [REDIS_NOT_RESOLVED] = {-EHOSTUNREACH, "the host's address cannot be found: ",
+                                ": correct the name, or see /etc/hosts and DNS"},
         [REDIS_NOT_CONNECTED] = {-ECONNREFUSED, "cannot connect: ",
                                  ": see that the server runs and can be reached there, or mount with the option "
                                  "background, which waits for it"},

@@ -664,6 +664,7 @@ START_TEST(unknown_host_is_reported)
 {
     options = (struct redis_options){.conn = {.uri = {.host = (char *)"nowhere.invalid", .port = 6379}}};
     assert_refused("redis://nowhere.invalid:6379/0: the host's address cannot be found: ");
+    assert_refused("correct the name, or see /etc/hosts and DNS");
 }
 END_TEST
 
