@@ -1,7 +1,6 @@
 #!/bin/bash
-# The simulator's Redis server keeps the contract as a real one does: tests that are written for redis-server, with
-# redis_model_server in its place.  To count the lines of the scripts (LUA_LINES, of make coverage), also those in which
-# scripts meet what strangers and mounts that were away have left.
+# Tests that are written for redis-server, with the simulator's, redis_model_server, in its place: for make coverage,
+# which counts the lines of the scripts so (LUA_LINES).  check_redis_like compares the two servers.
 set -u
 cd "${top_builddir:-.}"
 export REDIS_SERVER=$PWD/tests/sim/redis_model_server
@@ -22,15 +21,13 @@ run() { # PROGRAM [CASE]
 
 run contract/contract_redis
 run contract/contract_redlock name
-if [ -n "${LUA_LINES-}" ]; then
-    run unit/check_redis_bounds mounts
-    run unit/check_redis_check probe
-    run unit/check_redis_foreign administrator
-    run unit/check_redis_forged
-    run unit/check_redis_grace away
-    run unit/check_redis_lost
-    run unit/check_redis_places places
-    run unit/check_redlock mounted
-fi
+run unit/check_redis_bounds mounts
+run unit/check_redis_check probe
+run unit/check_redis_foreign administrator
+run unit/check_redis_forged
+run unit/check_redis_grace away
+run unit/check_redis_lost
+run unit/check_redis_places places
+run unit/check_redlock mounted
 echo "1..$number"
 exit $failed
