@@ -9,15 +9,19 @@ import pathlib
 import re
 import sys
 
+os.chdir(os.environ.get("top_srcdir") or pathlib.Path(__file__).resolve().parent.parent)
 DOCUMENT = "docs/troubleshooting.md"
 BEGIN, END = "## Messages", "\n## "
 LOG = {"log_error", "log_warning", "log_notice", "log_audit", "warn", "warnx"}
 # Functions whose text is logged as an error or a warning later, and which of their arguments it is.
 LATER = {"options_fail": 1, "sandbox_fail": 3, "complain": 2, "preflight_note": 2, "conn_fail": 2, "info_add": 1,
-         "connect_fail": 1}
+         "connect_fail": 1, "g_ptr_array_add": 1}
 BUFFER = re.compile(r"(\w+->)?error\b")
 TABLE = re.compile(r'\{"[A-Z][^"\n]*",\s*"((?:[^"\\]|\\.)*)"\}')  # what a reply of Redis means
 STRING = r'"(?:[^"\\]|\\.)*"'
+# What a failure was about, and what to do, with its reason between them, or without it if the second is NULL.
+AROUND = re.compile(rf"\[REDIS_\w+\] = \{{-\w+,\s*((?:{STRING}\s*)+),\s*(NULL|(?:{STRING}\s*)+)\}}")
+RETURNED = re.compile(rf"return g_strdup_printf\(\s*((?:{STRING}\s*)+),")
 VALUE = re.compile(r"%[-#0 +]*(\*|\d+)?(\.(\*|\d+)?)?(hh|h|ll|l|z|j|t)?([diouxXgfecs%])")
 NUMBERS = "diouxXgfe"
 
@@ -44,6 +48,16 @@ def call_arguments(text, start):
     raise ValueError("a call does not end")
 
 
+def joined(strings):
+    return "".join("%s" if string == "PACKAGE_VERSION" else string[1:-1] for string in re.findall(STRING + "|PACKAGE_VERSION", strings))
+
+
+def defined(source):
+    """The macros that are strings."""
+    return {name: joined(strings) for name, strings in
+            re.findall(rf"(?m)^#define (\w+)(?:\s|\\\n)+((?:(?:{STRING}|PACKAGE_VERSION)(?:\s|\\\n)*)+)$", source)}
+
+
 def formats(argument, macros):
     """The texts of an argument: several where it chooses between them."""
     inner = re.match(r"g_strdup(_printf)?(\()", argument)
@@ -54,7 +68,7 @@ def formats(argument, macros):
         for token in re.findall(STRING + r"|\w+", choice):
             text += token[1:-1] if token[0] == '"' else macros.get(token, "")
             text += "d" if re.match(r"PRI\w+$|G_G\w+_FORMAT$|G_G\w+_MODIFIER$", token) else ""
-        if '"' in choice:
+        if '"' in choice or choice.strip() in macros:
             yield text
 
 
@@ -63,16 +77,24 @@ def shown(format_):
     return text.replace('\\"', '"').replace("\\\\", "\\").replace("\\n", "").strip()
 
 
+SHARED = defined(pathlib.Path("backend/format.h").read_text())
+
+
 def texts(path):
     source = re.sub(r"(?s)/\*.*?\*/", "", path.read_text())
-    macros = dict(re.findall(r'(?m)^#define (\w+) "((?:[^"\\]|\\.)*)"', source))
+    macros = SHARED | defined(source)
     yield from TABLE.findall(source)
+    for before, after in AROUND.findall(source):
+        yield joined(before) if after == "NULL" else joined(before) + "%s" + joined(after)
+    yield from (text for text in map(joined, RETURNED.findall(source)) if ": run " in text)
     for call in re.finditer(r"(?<![\w>.])(\w+)(\()", source):
         name, words = call.group(1), None
         if name in LOG or name in LATER or name.endswith("snprintf"):
             words = call_arguments(source, call.start(2))
         if not words or re.match(r"(const|struct|char) ", words[0]):
             continue  # no such function, or its definition
+        if name == "g_ptr_array_add" and not words[0].endswith("warnings"):
+            continue
         index = 0 if name in LOG else LATER.get(name, 2)
         if index < len(words) and (index < 2 or name in LATER or BUFFER.match(words[0])):
             yield from formats(words[index], macros)
@@ -107,7 +129,6 @@ def tell(number, complaints, name):
 
 
 def main():
-    os.chdir(os.environ.get("top_srcdir") or pathlib.Path(__file__).resolve().parent.parent)
     source = messages()
     if sys.argv[1:] == ["--print"]:
         for message in sorted(source, key=order):

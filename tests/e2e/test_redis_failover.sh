@@ -115,7 +115,7 @@ it "a Sentinel that asks for a password gets its own, of a user who may no more 
 sentinel_cli 0 ACL SETUSER watcher on '>low' '+sentinel|get-master-addr-by-name' +subscribe '&+switch-master' >/dev/null
 sentinel_cli 0 ACL SETUSER default resetpass '>high' >/dev/null
 one_sentinel=redis+sentinel://${LIST%%,*}/$SENTINEL_NAME credentials=$TEST_DIR/credentials
-leasefs_fails "*the server asks for a password: use the option sentinel_credentials=FILE;*" "$one_sentinel"
+leasefs_fails "*requires a password: put it in a file with mode 0600 and mount with -o sentinel_credentials=FILE;*" "$one_sentinel"
 install -m 600 /dev/stdin "$credentials" <<<watcher:wrong
 leasefs_fails "*the server refuses this password: correct or leave out sentinel_credentials=;*" "$one_sentinel" "sentinel_credentials=$credentials"
 install -m 600 /dev/stdin "$credentials" <<<watcher:low

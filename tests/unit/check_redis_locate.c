@@ -183,8 +183,8 @@ START_TEST(error_has_the_answer_of_each_of_them)
     CONN_UNTIL(strstr(redis_conn_error(conn), "sentinel_credentials=FILE"));
     expected = g_strdup_printf("the Sentinel 127.0.0.1:%u: Connection refused; "
                                "the Sentinel 127.0.0.1:%u: it knows no master 'locks'; "
-                               "the Sentinel 127.0.0.1:%u: the server asks for a password: use the option "
-                               "sentinel_credentials=FILE",
+                               "the Sentinel 127.0.0.1:%u: the server requires a password: put it in a file with "
+                               "mode 0600 and mount with -o sentinel_credentials=FILE",
                                ports[0], ports[1], ports[2]);
     ck_assert_str_eq(redis_conn_error(conn), expected);
     g_free(expected);
@@ -582,7 +582,7 @@ START_TEST(password_that_a_node_needs_is_reported)
     conn_options.password = _i == 0 ? NULL : "wrong";
     conn_open_given();
     CONN_UNTIL(strstr(redis_conn_error(conn),
-                      _i == 0 ? "use the option credentials=FILE"
+                      _i == 0 ? "mount with -o credentials=FILE"
                               : "the server refuses this password: correct or leave out credentials="));
 }
 END_TEST

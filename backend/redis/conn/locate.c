@@ -221,8 +221,10 @@ static void locate_on_refused(struct redis_locate *l, const char *why)
     };
     bool of_sentinels = l->options.uri->kind == REDIS_SENTINEL;
     if (g_str_has_prefix(why, "NOAUTH")) {
-        why = of_sentinels ? "the server asks for a password: use the option sentinel_credentials=FILE"
-                           : "the server asks for a password: use the option credentials=FILE";
+        why = of_sentinels ? "the server requires a password: put it in a file with mode 0600 and mount with -o "
+                             "sentinel_credentials=FILE"
+                           : "the server requires a password: put it in a file with mode 0600 and mount with -o "
+                             "credentials=FILE";
     } else if (l->step == LOCATE_AUTH) {
         why = of_sentinels ? "the server refuses this password: correct or leave out sentinel_credentials="
                            : "the server refuses this password: correct or leave out credentials=";
