@@ -329,6 +329,7 @@ static void sim_tell(uint64_t seed, const char *rule)
         }
     }
     g_free(text);
+    plan_free(plan);
     close(fd);
     unlink(path);
     printf("#   again: sim -1 %lu -o %u%s\n", (unsigned long)seed, arguments.operations, arguments.faults ? "" : " -w");
@@ -427,6 +428,7 @@ static int sim_one(void)
         printf("seed %lu: %s; sum %016lx\n", (unsigned long)arguments.first, well ? "well" : result->rule,
                (unsigned long)result->sum);
     }
+    plan_free(plan);
     return well ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
