@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/leaserun/detach.h"
 #include "fs/leaserun/status.h"
 #include "fs/leaserun/text.h"
 
@@ -75,6 +76,7 @@ static _Noreturn void holder_run_child(const struct leaserun_lock *lock, int fd)
 {
     char text[HOLDER_TEXT_MAX];
     struct leaserun_report_lock report;
+    leaserun_detach((int[]){fd}, 1); /* it may outlive leaserun, with whose end the files of its locks are closed */
     signal(SIGPIPE, SIG_DFL);
     if (leaserun_status_read(lock, &report) == 0) {
         leaserun_holder_describe(&report, text, sizeof text);
