@@ -177,7 +177,8 @@ char *redis_note(const char *id, bool sequence, const char *name, enum backend_k
     }
     size_t length = 0;
     const char *pid = backend_parse_pid(meta, &length);
-    g_autofree char *holder = g_strndup(pid, length);
+    char holder[16] = ""; /* a pid has at most ten digits */
+    memcpy(holder, pid, MIN(length, sizeof holder - 1));
     return g_strconcat(id, sequence ? " q" : " h", holder, " ", name, NULL);
 }
 

@@ -60,9 +60,11 @@ static void uncontended_add_note(struct redis_call *call, const char *id, const 
 /* ' MOUNT TICKET+', as FENCE has it. */
 static void uncontended_add_fence(struct redis_call *call, const char *id)
 {
-    char *fence = g_strconcat(" ", call->r->mount, " ", id, "+", NULL);
+    char fence[sizeof call->r->mount + REMOTE_ID_SIZE + 3];
+    char *end = stpcpy(fence + 1, call->r->mount);
+    fence[0] = *end = ' ';
+    strcpy(stpcpy(end + 1, id), "+");
     redis_call_word(call, fence);
-    g_free(fence);
 }
 
 static void uncontended_fill_acquire(struct redis_call *call, const struct remote_ticket *t)
