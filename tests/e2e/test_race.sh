@@ -24,7 +24,7 @@ mkdir "$TEST_DIR/said"
 
 mount_memory
 
-# race LOCK TOOL…: one round; the tools take turns among the contenders.  Sets WINNERS.
+# race LOCK TOOL…: one round; the tools take turns among the contenders.  Sets WINNERS, and TOOK in milliseconds.
 race() {
     local lock=$1 i xargs said
     shift
@@ -39,16 +39,25 @@ race() {
     for ((i = 0; i < RACERS; i++)); do
         read -r -t 30 _ <&"$ready" || { say "only $i contenders came to the gate"; break; }
     done
+    now
+    TOOK=$NOW
     exec {gate}<>"$GATE" # opens the gate, and leaves it open for who has not come to it yet
     wait "$xargs"
     STATUS=$?
     exec {gate}>&-
+    now
+    TOOK=$((NOW - TOOK))
     WINNERS=0
     for ((i = 0; i < RACERS; i++)); do
         said=$TEST_DIR/said/$i
         [ -e "$said" ] && ! [ -s "$said" ] && { WINNERS=$((WINNERS + 1)); WINNER=${tools[i % ${#tools[@]}]}; }
     done
+    return 0
 }
+
+# A touch of uutils looks at its open alone, which is refused in the first second of another's lease only: a round that
+# took longer than that may have several winners. One of them has the lock.
+may_have_several() { [ "$WINNERS" -gt 1 ] && [ "$TOOK" -ge 1000 ] && [[ " $* " == *" uutils "* ]]; } # TOOL…
 
 rounds() { # NAME TOOL…
     local name=$1 round start wins=
@@ -56,7 +65,9 @@ rounds() { # NAME TOOL…
     now
     start=$NOW
     for ((round = 1; round <= ROUNDS; round++)); do
-        race "$MNT/$name$round" "$@"
+        while race "$MNT/$name$round" "$@" && may_have_several "$@" && rm -f "$MNT/$name$round"; do
+            say "round $round took $TOOK ms and had $WINNERS winners: once more"
+        done
         if [ "$WINNERS" -eq 1 ] && [ "$STATUS" -eq 123 ] && exists "$name$round"; then
             pass
             wins="$wins $WINNER"
