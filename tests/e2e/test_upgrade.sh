@@ -77,6 +77,36 @@ ended 143
 end_process "$slave"
 ends 'with space'
 
+it "names that a user may choose, with quotes, line breaks and tabs, are taken as they are, and printed in one line"
+strange=$'an \'odd\' "$HOME"\nname\e[1m'
+mounts "$strange" leasefs -o allow_other
+expect touch "$MNT/odd"
+mkdir -p "$TEST_DIR/root"$'\t0'
+# shellcheck disable=SC2016 # for another shell
+start unshare --mount --propagation private sh -c 'mkdir "$1/all" && mount --rbind "$2" "$1/all" && exec "$0" -S -E -c "
+import os, sys, time
+os.chroot(sys.argv[1])
+time.sleep(300)" "$1"' "$PYTHON" "$TEST_DIR/root"$'\t0' "$TEST_DIR/all"
+strange_root=$STARTED
+rooted() { [ "$(readlink "/proc/$1/root")" = "$TEST_DIR/root"$'\t0' ]; }
+expect eventually 5 rooted "$strange_root"
+install
+before=$(daemon_of "$strange")
+upgrade
+expect_is "$(grep -c "goes on: a copy of the mount would lose its locks (process $strange_root)" <<<"$output")" 2
+expect_is "$output" *"leasefs: $TEST_DIR/all/an 'odd' \"\$HOME\"?name?[[]1m: process $before "*
+end_process "$strange_root"
+for _ in 1 2; do # the second of what was taken over once
+    before=$(daemon_of "$strange")
+    upgrade
+    expect_is "$output" *"leasefs: $TEST_DIR/all/an 'odd' \"\$HOME\"?name?[[]1m: version "*" has taken over from process $before "*
+    expect_is "$(grep -c . <<<"$output")" 2
+    expect [ -e "$MNT/odd" ]
+    install
+done
+MNT=$TEST_DIR/all/hand
+ends "$strange"
+
 it "one of which a namespace without propagation has a copy goes on, and is named with the command and the process"
 start unshare --mount --propagation private sleep 300
 private=$STARTED
