@@ -360,6 +360,23 @@ expect_is "$(leasefs --protect "$MNT/none" 2>&1)" "*cannot protect '$MNT/none': 
 expect_is "$("${user[@]}" "$LEASEFS" --protect "$MNT" 2>&1)" "*run as root: an ordinary user needs a mount point that is writable"
 expect_is "$(stat -c %a "$MNT")" 755
 
+name="--protect protects the directory that it has looked at, also if its path leads to another meanwhile"
+if command -v strace >/dev/null; then
+    it "$name"
+    mkdir "$TEST_DIR/first" "$TEST_DIR/second"
+    ln -s first "$TEST_DIR/path"
+    start strace -qq -o /dev/null -e trace=statx -e inject=statx:delay_enter=2000000 \
+        "$LEASEFS" --protect "$TEST_DIR/path" 2>/dev/null # it stops ahead of its first look
+    protects_first() { find "/proc/$(pgrep -P "$STARTED")/fd" -lname "$TEST_DIR/first" 2>/dev/null | grep -q .; }
+    expect eventually 10 protects_first
+    ln -sfn second "$TEST_DIR/path"
+    expect wait "$STARTED"
+    expect_is "$(stat -c %a "$TEST_DIR/first") $(stat -c %a "$TEST_DIR/second")" "555 755"
+    chattr -i "$TEST_DIR/first" "$TEST_DIR/second" 2>/dev/null
+else
+    skip "$name" "no strace"
+fi
+
 it "a living mount of another file system is mounted over, and is there again afterwards"
 mount -t tmpfs leasefs-e2e "$MNT"
 : >"$MNT/below"
