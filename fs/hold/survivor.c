@@ -76,14 +76,15 @@ bool survivor_allows_change(const struct survivor *survivor, struct owner *who)
 
 struct owner *survivor_process(const struct survivor *survivor)
 {
-    struct owner *taker = survivor->hold->owner, *first = NULL;
+    struct owner *taker = survivor->hold->owner, *seen = NULL, *unseen = NULL;
     for (guint i = survivor->processes->len; i-- > 0;) {
-        first = g_array_index(survivor->processes, struct openers_process, i).owner;
-        if (first == taker) {
+        const struct openers_process *process = &g_array_index(survivor->processes, struct openers_process, i);
+        if (process->owner == taker) {
             return taker;
         }
+        *(process->unseen ? &unseen : &seen) = process->owner;
     }
-    return first ? first : taker;
+    return seen ? seen : unseen ? unseen : taker;
 }
 
 void survivor_set_wanted(struct survivor *survivor)

@@ -429,9 +429,11 @@ START_TEST(its_processes_are_its_owners)
 }
 END_TEST
 
-/* F_GETLK tells the process that took it, while that has its file open; then another one. */
+/* F_GETLK tells the process that took it, while that has its file open; then another one, and not one that cannot be
+ * looked into. */
 START_TEST(probe_shows_its_taker)
 {
+    fake_openers_hide(openers, wire_child(w));
     fake_openers_open(openers, INODE, carol, true);
     fake_openers_open(openers, INODE, alice, true);
     recover("L");
