@@ -251,6 +251,9 @@ static void procedure_read_renew(const struct remote_request *request, const str
     case 3:
         epoch_on_confirmed(&r->epoch, request->id, true);
         break;
+    case 4: /* it is restored with the next renewal */
+        answer->result = BACKEND_UNREACHABLE;
+        break;
     default: /* it holds in another mode */
         answer->result = BACKEND_BUSY;
         break;

@@ -173,7 +173,9 @@ static void content_known(void *arg, enum backend_result result, const struct ba
         return;
     }
     bool shown = info->ticket && info->ticket->user == hold;
-    if (!hold->ticket || (hold->kind == BACKEND_LEASE && !shown)) {
+    bool forgotten =
+        info->type == BACKEND_NOTHING; /* it holds, and is not restored yet in a store that lost its data */
+    if (!hold->ticket || (hold->kind == BACKEND_LEASE && !shown && !forgotten)) {
         content_refuse(r, -ESTALE); /* it is not held any more */
         return;
     }

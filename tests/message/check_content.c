@@ -299,6 +299,21 @@ START_TEST(what_is_got_after_all_was_given_up_shows_nothing_of_before)
 }
 END_TEST
 
+/* A server that lost its data, in which its mount has not restored the lease yet. */
+START_TEST(lease_that_its_store_has_forgotten_is_written)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR | O_EXCL);
+    write_at(file, 0, "text");
+    fake_backend_hold(w->fake, FAKE_STAT, true);
+    uint64_t written = wire_write(w, file, 2, "n", 1);
+    wire_turn(w);
+    fake_backend_refuse(w->fake, FAKE_STAT, 0, BACKEND_OK); /* nothing is there */
+    ck_assert_int_eq(wire_result(w, written), 0);
+    fake_backend_hold(w->fake, FAKE_STAT, false);
+    check_content(file, "tent");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: content of several locks");
@@ -318,5 +333,6 @@ int main(void)
     tcase_add_test(cases, what_is_had_through_another_users_file_goes_on_with_nothing_of_ones_own);
     tcase_add_test(cases, content_that_has_ended_takes_no_room);
     tcase_add_test(cases, what_is_got_after_all_was_given_up_shows_nothing_of_before);
+    tcase_add_test(cases, lease_that_its_store_has_forgotten_is_written);
     return check_main(suite);
 }

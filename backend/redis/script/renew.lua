@@ -3,7 +3,8 @@
 -- leaf, sequence, ticket, ttl; left: how long it holds from now, less than ttl of a fixed term; mode and segments (of a
 --   lock owner: start, end, mode, …) that its mount believes in
 -- → 1, or 0 if it does not hold (any more), or 2 if it holds in another mode, or not all of the segments: what was changed
---   since is lost with a failed server, and others may hold beside it
+--   since is lost with a failed server, and others may hold beside it; or 4 if the store is closed, and does not have it: its
+--   mount sent this before it knew that, and is to restore the ticket
 
 -- Whether all that is wanted is among what is held, which may be more, or exclusive where shared is wanted.
 local function covers(held, wanted)
@@ -45,7 +46,7 @@ if not t or not call('ZSCORE', ORDER, id) or waits(id) then
   if not t and call('ZSCORE', ORDER, id) and drop(id) then vacate(0) end -- what INFO said of it was deleted
   grant()
   finish()
-  return 0
+  return closed and not t and 4 or 0
 end
 call('ZADD', TERM, number_text(now + a.left), id)
 t.l = a.ttl
