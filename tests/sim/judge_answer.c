@@ -608,6 +608,18 @@ void call_check_wait(struct judge *judge, const struct call *call, int error)
     }
 }
 
+/* When the last call on a name in one of its directories was answered: the kernel passes them on one at a time. */
+static int64_t call_queued_until(struct judge *judge, const struct call *call)
+{
+    const struct name *at = call->name;
+    int64_t last = 0;
+    do {
+        at = judge_parent(judge, at);
+        last = MAX(last, at->answered);
+    } while (at->path[0]);
+    return last;
+}
+
 void call_check_time(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
     int64_t settle = judge->options.settle, when = call->call.when;
@@ -625,7 +637,7 @@ void call_check_time(struct judge *judge, const struct call *call, const struct 
     const struct mount *mount = &judge->mounts[call->call.mount];
     bool runs = mount->since[JUDGE_STOPPED] == JUDGE_NEVER && mount->since[JUDGE_DEAD] == JUDGE_NEVER &&
                 mount->since[JUDGE_FAILS] == JUDGE_NEVER;
-    int64_t waited = answer->when - MAX(MAX(when, judge_parent(judge, call->name)->answered), mount->ran),
+    int64_t waited = answer->when - MAX(MAX(when, call_queued_until(judge, call)), mount->ran),
             most = mount_troubled(judge, call->call.mount) || when < mount->calm ? JUDGE_AWAY_MAX : JUDGE_WAIT_MAX;
     if (judge_rule(judge, JUDGE_UNANSWERED, !call->waits && runs && waited > most + settle)) {
         judge_break(judge, JUDGE_UNANSWERED, call->name, "process %u had no answer for %.3f s", call->process->id,

@@ -161,7 +161,7 @@ struct name {
     const struct handle *guarded;        /* NULL: no guard runs */
     bool foreign;                        /* another client has changed its key */
     bool directory;
-    int64_t answered;           /* of a directory: the last call on a name in it; the kernel passes on one at a time */
+    int64_t answered;           /* of a directory: when the last call on a name in it was; see call_queued_until */
     bool queue;                 /* a directory in which there was a ticket */
     GArray *tokens;             /* struct grant: the last ones */
     int64_t ttl;                /* of a directory, if set */
