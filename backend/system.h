@@ -1,11 +1,12 @@
-/* system: functions of Linux that musl and older versions of glibc lack.
+/* system: what musl and older versions of glibc lack of Linux.
  *
- * Include this instead of <sys/mount.h>.  ./configure looks for each function.
+ * Include this instead of <sys/mount.h>, and for statx(2).  ./configure looks for each function.
  */
 #pragma once
 
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,6 +18,15 @@
 
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
+#endif
+
+#ifndef STATX_ATTR_MOUNT_ROOT
+#define STATX_ATTR_MOUNT_ROOT 0x2000U
+#endif
+
+#ifndef STATX_MNT_ID /* musl 1.2.5 has padding there */
+#define STATX_MNT_ID 0x1000U
+#define stx_mnt_id __pad1[0]
 #endif
 
 #ifndef HAVE_TGKILL

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "backend/log.h"
+#include "backend/system.h"
 #include "fs/daemon/mountpoint.h"
 
 /* Asks nothing of a daemon. */

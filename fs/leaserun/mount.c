@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "backend/system.h"
+
 /* Of a line of mountinfo; the paths are as the kernel escapes them. */
 struct mount_line {
     unsigned long long id;
