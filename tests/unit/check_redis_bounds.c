@@ -408,18 +408,23 @@ END_TEST
 
 START_TEST(lock_owner_has_a_thousand_ranges_at_most_and_keeps_them)
 {
+    enum { RANGES = 1000 }; /* SEGMENTS_MAX of common.lua */
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG), other = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
     claim.lock_owner = 5;
     other.lock_owner = 6;
-    for (uint64_t i = 0; i <= 1000; i++) {
-        claim.start = claim.end = 2 * i;
-        ck_assert_int_eq(hosts_acquire(0, "a", &claim)->result, i < 1000 ? BACKEND_OK : BACKEND_UNREACHABLE);
+    for (uint64_t i = 0; i <= RANGES; i++) {
+        claim.start = 4 * i;
+        claim.end = 4 * i + 2;
+        ck_assert_int_eq(hosts_acquire(0, "a", &claim)->result, i < RANGES ? BACKEND_OK : BACKEND_UNREACHABLE);
     }
-    other.start = other.end = 1998;
+    ck_assert_int_eq(hosts_unlock(0, "a", 5, 1, 1), BACKEND_UNREACHABLE); /* would leave one more */
+    other.start = other.end = 4 * (RANGES - 1);
     ck_assert_int_eq(hosts_acquire(1, "a", &other)->result, BACKEND_BUSY);
-    other.start = other.end = 2000;
+    other.start = other.end = 4 * RANGES;
     ck_assert_int_eq(hosts_acquire(1, "a", &other)->result, BACKEND_OK);
-    claim.start = claim.end = 1; /* which makes one of two */
+    claim.start = claim.end = 3; /* which makes one of two */
+    ck_assert_int_eq(hosts_acquire(0, "a", &claim)->result, BACKEND_OK);
+    ck_assert_int_eq(hosts_unlock(0, "a", 5, 0, 6), BACKEND_OK);
     ck_assert_int_eq(hosts_acquire(0, "a", &claim)->result, BACKEND_OK);
 }
 END_TEST

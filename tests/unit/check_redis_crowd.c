@@ -235,28 +235,6 @@ START_TEST(holder_behind_a_crowd_is_seen)
 }
 END_TEST
 
-START_TEST(one_process_has_no_more_ranges_than_a_call_can_bear)
-{
-    enum { RANGES = 1000 }; /* SEGMENTS_MAX of common.lua */
-    struct backend_claim claim;
-
-    for (unsigned i = 0; i < RANGES; i++) {
-        claim = range(1, 4 * i, 4 * i + 2);
-        ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
-    }
-    claim = range(1, 4 * RANGES, 4 * RANGES);
-    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_UNREACHABLE);
-    ck_assert_int_eq(hosts_unlock(0, "L", 1, 1, 1), BACKEND_UNREACHABLE); /* would leave one more */
-    ck_assert_int_eq(hosts_unlock(0, "L", 1, 0, 2), BACKEND_OK);
-    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
-    claim = range(2, 5, 5);
-    claim.wait = false;
-    ck_assert_int_eq(hosts_acquire(1, "L", &claim)->result, BACKEND_BUSY);
-    release_all(0, 1);
-    ck_assert_int_eq(hosts_acquire(1, "L", &claim)->result, BACKEND_OK);
-}
-END_TEST
-
 static void crowd_of_readers(const char *name, struct hosts_record **waiters)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
@@ -771,7 +749,6 @@ int main(void)
     tcase_add_loop_test(tcase, lock_that_nobody_else_wants_pays_for_no_queue, 0, 2);
     tcase_add_test(tcase, one_call_does_a_part_of_what_a_crowd_needs_and_the_next_goes_on);
     tcase_add_test(tcase, holder_behind_a_crowd_is_seen);
-    tcase_add_test(tcase, one_process_has_no_more_ranges_than_a_call_can_bear);
     tcase_add_test(tcase, readers_that_get_their_turn_together_are_let_in_in_parts);
     tcase_add_test(tcase, refresh_beside_many_sharers_costs_as_much_as_beside_few);
     tcase_add_test(tcase, those_who_wait_cost_their_mount_one_request_for_each_heartbeat);
