@@ -200,7 +200,8 @@ int check_servers(const struct zookeeper *z, char *error, size_t error_size)
     }
     if (refusal == ZNOAUTH) {
         snprintf(error, error_size,
-                 "%s: no right to make nodes in it: they belong to a user whose password is to be in credentials=FILE",
+                 "%s: no right to make nodes in it: put USER:PASSWORD of its owner in a file with mode 0600 and mount "
+                 "with -o credentials=FILE",
                  z->address);
         return -EACCES;
     }
