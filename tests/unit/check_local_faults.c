@@ -713,6 +713,31 @@ START_TEST(record_of_another_version_is_refused)
 }
 END_TEST
 
+/* The start of a store whose journal has these two records. */
+static int start_with(const struct local_session *session, const GByteArray *lease)
+{
+    struct local_options at = local_options;
+    struct backend *b;
+    struct journal *j;
+    uint64_t cut;
+    char *other = scratch_new();
+    GByteArray *record = g_byte_array_new();
+
+    ck_assert_int_eq(journal_open(other, scratch_collect, NULL, &j, &cut, local_error, sizeof(local_error)), 0);
+    local_record_session(record, session);
+    ck_assert_int_eq(journal_append(j, LOCAL_SESSION, record->data, record->len), 0);
+    ck_assert_int_eq(journal_append(j, LOCAL_LEASE, lease->data, lease->len), 0);
+    ck_assert_int_eq(journal_commit(j), 0);
+    journal_close(j);
+    at.directory = other;
+    int result = local_new(&at, &b, local_error, sizeof(local_error));
+    if (result == 0)
+        backend_free(b);
+    g_byte_array_unref(record);
+    scratch_free(other);
+    return result;
+}
+
 /* With these the deadlines after a reboot would be no numbers. */
 START_TEST(record_with_a_time_that_no_clock_shows_is_refused)
 {
@@ -723,32 +748,31 @@ START_TEST(record_with_a_time_that_no_clock_shows_is_refused)
         {.name = "l", .fence = 7, .flags = LOCAL_LEASE_HELD, .ttl = INT64_MAX, .acquired = 1, .deadline = 2000},
         {.name = "l", .fence = 7, .flags = LOCAL_LEASE_HELD, .ttl = 1000, .acquired = INT64_MIN, .deadline = 2000},
     };
-    struct local_options at = local_options;
-    struct backend *b;
-    struct journal *j;
-    uint64_t cut;
     bool good_session = _i == G_N_ELEMENTS(sessions) - 1;
 
     for (size_t i = 0; i < G_N_ELEMENTS(leases); i++) {
-        char *other = scratch_new();
         GByteArray *record = g_byte_array_new();
-        int expected = good_session && i == 0 ? 0 : -EPROTO;
-
-        ck_assert_int_eq(journal_open(other, scratch_collect, NULL, &j, &cut, local_error, sizeof(local_error)), 0);
-        local_record_session(record, &sessions[_i]);
-        ck_assert_int_eq(journal_append(j, LOCAL_SESSION, record->data, record->len), 0);
-        g_byte_array_set_size(record, 0);
         local_record_lease(record, &leases[i]);
-        ck_assert_int_eq(journal_append(j, LOCAL_LEASE, record->data, record->len), 0);
-        ck_assert_int_eq(journal_commit(j), 0);
-        journal_close(j);
-        at.directory = other;
-        ck_assert_int_eq(local_new(&at, &b, local_error, sizeof(local_error)), expected);
-        if (expected == 0)
-            backend_free(b);
+        ck_assert_int_eq(start_with(&sessions[_i], record), good_session && i == 0 ? 0 : -EPROTO);
         g_byte_array_unref(record);
-        scratch_free(other);
     }
+}
+END_TEST
+
+/* 1: it has no end; 2: it has two. */
+START_TEST(record_whose_name_does_not_end_where_it_should_is_refused)
+{
+    static const struct local_session session = {1, 1, "x"};
+    static const struct local_lease lease = {
+        .name = "name", .flags = LOCAL_LEASE_HELD, .ttl = 1000, .acquired = 1, .deadline = 2000};
+    GByteArray *record = g_byte_array_new();
+
+    local_record_lease(record, &lease);
+    char *name = memmem(record->data, record->len, "name", sizeof("name"));
+    name[4] = _i == 1 ? 'x' : '\0';
+    name[1] = _i == 2 ? '\0' : 'a';
+    ck_assert_int_eq(start_with(&session, record), _i == 0 ? 0 : -EPROTO);
+    g_byte_array_unref(record);
 }
 END_TEST
 
@@ -786,6 +810,7 @@ static Suite *local_faults_suite(void)
     tcase_add_loop_test(faults, store_that_was_removed_or_replaced_grants_nothing_more, 0, 5);
     tcase_add_test(faults, record_of_another_version_is_refused);
     tcase_add_loop_test(faults, record_with_a_time_that_no_clock_shows_is_refused, 0, 4);
+    tcase_add_loop_test(faults, record_whose_name_does_not_end_where_it_should_is_refused, 0, 3);
     suite_add_tcase(suite, faults);
     return suite;
 }
