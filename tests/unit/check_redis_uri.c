@@ -285,7 +285,7 @@ START_TEST(bad_lists_of_hosts_are_refused)
         {"redis+cluster://h1,h2/?db=1", BAD_CLUSTER_QUERY},
         {"redis+cluster://", NO_HOSTS},
         {"redis+sentinel://ann:" SECRET "@h1,h2/a",
-         "a password in a URI can be seen by others: write it to a file of mode 0600, and use the option "
+         "a password in the URI would be shown to all users: put it in a file with mode 0600 and mount with -o "
          "credentials=FILE"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
@@ -308,8 +308,8 @@ START_TEST(password_is_refused_and_never_repeated)
         struct redis_uri uri;
         ck_assert_int_eq(redis_uri_parse(&uri, cases[i], error, sizeof error), -EINVAL);
         ck_assert_str_eq(error,
-                         "a password in a URI can be seen by others: write it to a file of mode 0600, and use the "
-                         "option credentials=FILE");
+                         "a password in the URI would be shown to all users: put it in a file with mode 0600 and mount "
+                         "with -o credentials=FILE");
         redis_uri_clear(&uri);
     }
 }

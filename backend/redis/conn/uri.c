@@ -310,8 +310,8 @@ int redis_uri_parse(struct redis_uri *uri, const char *text, char *error, size_t
 #endif
     if (uri_has_password(text)) {
         return complain(&complaint, -EINVAL,
-                        "a password in a URI can be seen by others: write it to a file of mode 0600, and use the "
-                        "option credentials=FILE");
+                        "a password in the URI would be shown to all users: put it in a file with mode 0600 and mount "
+                        "with -o credentials=FILE");
     }
     if (uri->kind == REDIS_SERVER && uri_has_list(text)) {
         return complain(&complaint, -EINVAL,
