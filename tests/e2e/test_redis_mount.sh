@@ -39,6 +39,7 @@ redis_cli "${ACL[@]}" >/dev/null
 
 it "the manual's user may do all that locks need"
 mount_redis "prefix=app:,credentials=$credentials,ttl=2"
+expect_not grep -rqF -e "$password" "$LOG" "/proc/$DAEMON/cmdline" /proc/self/mountinfo
 expect touch "$MNT/lease"
 expect ln -s content "$MNT/link"
 expect mkdir "$MNT/queue"
