@@ -173,6 +173,7 @@ def run_test(program, case):
     command, environment = [program], dict(os.environ, top_builddir=".", srcdir=TOP, CK_RUN_CASE=case)
     if case.endswith(".sh"):
         command, environment["LEASEFS"] = [os.path.join(TOP, case)], os.path.abspath(program)
+        environment["LEASERUN"] = os.path.abspath("leaserun")
     text = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment).stdout
     failed = re.findall(r"^not ok \d+ - (?:[^\s:]+:\w+:)?([^\n:]+)", text, re.M)
     return failed, failed or re.search(r"^ok \d+ (?!.*# SKIP)", text, re.M)
