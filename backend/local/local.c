@@ -349,7 +349,6 @@ static void local_list(struct backend *b, const char *directory, const char *aft
     g_free(entries);
 }
 
-/* Lists all names, directories included. */
 static void local_tickets(struct backend *b, const char *directory, const char *after, size_t max,
                           backend_list_done *done, void *arg)
 {
@@ -358,12 +357,9 @@ static void local_tickets(struct backend *b, const char *directory, const char *
     local_tick(l, now);
     g_autofree struct backend_entry *entries = g_new(struct backend_entry, LOCAL_LIST_MAX);
     g_autofree struct backend_info *infos = g_new(struct backend_info, LOCAL_LIST_MAX);
-    int count = lockspace_list(l->space, directory, after, MIN(max, LOCAL_LIST_MAX), entries);
+    int count = lockspace_tickets(l->space, directory, after, MIN(max, LOCAL_LIST_MAX), entries, infos);
     for (int i = 0; i < count; i++) {
-        g_autofree char *path = *directory ? g_strconcat(directory, "/", entries[i].name, NULL) : NULL;
-        lockspace_stat(l->space, path ? path : entries[i].name, &infos[i]);
         local_hide_expired(&infos[i], now);
-        entries[i].info = &infos[i];
     }
     done(arg, count < 0 ? (enum backend_result)(-count) : BACKEND_OK, entries, (size_t)MAX(count, 0));
 }

@@ -140,6 +140,11 @@ void lockspace_stat(struct lockspace *space, const char *name, struct backend_in
 int lockspace_list(struct lockspace *space, const char *directory, const char *after, size_t max,
                    struct backend_entry *ret_entries);
 
+/* The same for the tickets of a directory's queue.  ret_entries[i].info is &ret_infos[i].  After many other names it
+ * ends early: the last entry is no ticket then, and the listing goes on behind it. */
+int lockspace_tickets(struct lockspace *space, const char *directory, const char *after, size_t max,
+                      struct backend_entry *ret_entries, struct backend_info *ret_infos);
+
 /* A name that is only refused for its directory's `delay` is not listed, but
  * keeps its directory from being removed. */
 enum backend_result lockspace_mkdir(struct lockspace *space, const char *name,

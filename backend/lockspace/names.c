@@ -177,3 +177,35 @@ int lockspace_list(struct lockspace *space, const char *name, const char *after,
     }
     return count;
 }
+
+#define NAMES_LOOKED_AT 10000 /* a millisecond */
+
+int lockspace_tickets(struct lockspace *space, const char *name, const char *after, size_t max,
+                      struct backend_entry *ret_entries, struct backend_info *ret_infos)
+{
+    struct directory *directory = NULL;
+    enum backend_result result = lockspace_directory_find(space, name, &directory);
+    if (result != BACKEND_OK) {
+        return -(int)result;
+    }
+    size_t count = 0, looked_at = 0;
+    const struct entry *entry;
+    struct sorted_position position = lockspace_entry_after(directory, after);
+    for (; directory->queue && count < max && (entry = sorted_item(position)); position = sorted_next(position)) {
+        bool ticket = entry->type == ENTRY_SEQUENCE, last = ++looked_at == NAMES_LOOKED_AT;
+        if (ticket) {
+            lockspace_describe(entry->ticket, NULL, &ret_infos[count]);
+        } else if (last) {
+            ret_infos[count] = (struct backend_info){.type = BACKEND_NOTHING};
+        }
+        if (ticket || last) {
+            ret_entries[count] =
+                (struct backend_entry){.name = entry->name, .type = BACKEND_LOCK, .info = &ret_infos[count]};
+            count++;
+        }
+        if (last) {
+            break;
+        }
+    }
+    return (int)count;
+}

@@ -43,6 +43,12 @@ static bool tickets_format(GString *line, struct request *r, const struct backen
 
 static void tickets_fetch(struct request *r, const char *after);
 
+static void tickets_fetch_on(struct request *r)
+{
+    g_autofree char *after = g_steal_pointer(&r->value);
+    tickets_fetch(r, after);
+}
+
 static void tickets_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
 {
     struct request *r = arg;
@@ -59,8 +65,9 @@ static void tickets_listed(void *arg, enum backend_result result, const struct b
             g_string_append_len(text, line->str, (gssize)line->len);
         }
     }
-    if (result == BACKEND_OK && !text->len && count == TICKETS_PART) {
-        tickets_fetch(r, entries[count - 1].name); /* all of these were other locks */
+    if (result == BACKEND_OK && !text->len && count > 0) {
+        r->value = g_strdup(entries[count - 1].name); /* these were other locks; others are served meanwhile */
+        request_sleep(r, clock_now() + 1, tickets_fetch_on, request_reply_interrupted);
     } else if (result == BACKEND_OK) {
         xattr_reply(r, text->str, text->len);
     }

@@ -134,4 +134,16 @@ for pid in "${seekers[@]}"; do end_process "$pid"; done
 MNT=$big
 others_lock
 
+it "nor do who asks six times at once for the tickets among 50000 names"
+exec {ticket}<>"$MNT/big/zz-"
+for i in {1..6}; do
+    start setpriv --reuid="$MALLORY" --regid="$MALLORY" --init-groups --inh-caps=-all -- "$PYTHON" -S -E -c 'import os, sys
+while True:
+    if os.getxattr(sys.argv[1], "user.lease.tickets").split(b"\t")[0] != b"zz-0000000000": sys.exit(1)' "$MNT/big"
+    askers[i]=$STARTED
+done
+for i in {1..5}; do others_lock; done
+for pid in "${askers[@]}"; do expect kill -0 "$pid"; end_process "$pid"; done
+exec {ticket}>&-
+
 finish

@@ -61,6 +61,28 @@ START_TEST(tickets_are_numbered_files_of_their_directory)
 }
 END_TEST
 
+START_TEST(ticket_behind_many_other_names_is_found_in_steps)
+{
+    struct backend_entry entries[3];
+    struct backend_info infos[3];
+    char name[64];
+    for (int i = 0; i < 15000; i++) {
+        snprintf(name, sizeof name, "q/a%05d", i);
+        lock_world_hold(w, name, lock_world_claim("A", BACKEND_EXCLUSIVE));
+    }
+    ck_assert_int_eq(lockspace_tickets(w->space, "q", "", 3, entries, infos), 0);
+    lock_world_hold(w, "q/z-", ex("B"));
+    ck_assert_int_eq(lockspace_tickets(w->space, "q", "", 3, entries, infos), 1);
+    ck_assert_str_eq(entries[0].name, "a09999");
+    ck_assert_int_eq(infos[0].type, BACKEND_NOTHING);
+    ck_assert_int_eq(lockspace_tickets(w->space, "q", "a09999", 3, entries, infos), 1);
+    ck_assert_str_eq(entries[0].name, "z-0000000000");
+    ck_assert_int_eq(entries[0].info->type, BACKEND_LOCK);
+    ck_assert_int_eq(lockspace_tickets(w->space, "q", "z-0000000000", 3, entries, infos), 0);
+    ck_assert_int_eq(lockspace_tickets(w->space, "p", "", 3, entries, infos), -BACKEND_MISSING);
+}
+END_TEST
+
 START_TEST(tickets_hold_in_their_order)
 {
     struct backend_ticket *a = lock_world_hold(w, "q/job-", ex("A"));
@@ -550,6 +572,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     SCENARIO(tickets_are_numbered_files_of_their_directory);
+    SCENARIO(ticket_behind_many_other_names_is_found_in_steps);
     SCENARIO(tickets_hold_in_their_order);
     SCENARIO(term_of_a_ticket_runs_while_it_waits);
     SCENARIO(numbers_never_go_back);
