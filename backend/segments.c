@@ -46,15 +46,32 @@ void backend_segments_set(GArray *segments, uint64_t start, uint64_t end, const 
     g_array_unref(before);
 }
 
+/* The first segment from `i` on that ends at `byte` or behind it.  A user may have thousands, and many others may be
+ * compared with each. */
+static guint segments_find(const GArray *segments, guint i, uint64_t byte)
+{
+    for (guint last = segments->len; i < last;) {
+        guint middle = i + (last - i) / 2;
+        if (segment_at(segments, middle)->end < byte) {
+            i = middle + 1;
+        } else {
+            last = middle;
+        }
+    }
+    return i;
+}
+
 const struct backend_segment *backend_segments_conflict(const GArray *segments, const GArray *others)
 {
     for (guint i = 0, k = 0; i < segments->len && k < others->len;) {
         const struct backend_segment *s = segment_at(segments, i), *o = segment_at(others, k);
-        bool apart = s->end < o->start || o->end < s->start;
-        if (!apart && (s->mode == BACKEND_EXCLUSIVE || o->mode == BACKEND_EXCLUSIVE)) {
+        if (s->end < o->start) {
+            i = segments_find(segments, i + 1, o->start);
+        } else if (o->end < s->start) {
+            k = segments_find(others, k + 1, s->start);
+        } else if (s->mode == BACKEND_EXCLUSIVE || o->mode == BACKEND_EXCLUSIVE) {
             return s;
-        }
-        if (s->end < o->end) {
+        } else if (s->end < o->end) {
             i++;
         } else {
             k++;

@@ -146,4 +146,28 @@ for i in {1..5}; do others_lock; done
 for pid in "${askers[@]}"; do expect kill -0 "$pid"; end_process "$pid"; done
 exec {ticket}>&-
 
+it "nor do 30 lock owners with 4000 byte ranges each for whom 200 wait"
+mount_memory allow_other,ttl=60
+start setpriv --reuid="$MALLORY" --regid="$MALLORY" --init-groups --inh-caps=-all -- "$PYTHON" -S -E -c 'import fcntl, os, struct, sys
+owners = [os.open(sys.argv[1], os.O_RDWR | os.O_CREAT) for i in range(30)]
+for k in range(4000):
+    for i, fd in enumerate(owners): fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * (30 * k + i), 1, 0))
+for i in range(200):
+    if os.fork() == 0:
+        fd = os.open(sys.argv[1], os.O_RDWR)
+        fcntl.lockf(fd, fcntl.LOCK_EX, 1, 2 * (30 * 3999 + 29))
+os.close(os.open(sys.argv[2], os.O_CREAT | os.O_EXCL))
+fd, free = os.open(sys.argv[1], os.O_RDWR), 10**9
+while True:
+    for kind in (fcntl.F_WRLCK, fcntl.F_UNLCK): fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", kind, 0, free, 1, 0))' "$MNT/ranges" "$MNT/ready"
+expect eventually 120 test -e "$MNT/ready"
+end_actor A
+victim A
+SECONDS=0
+others_lock
+expect less "$SECONDS" 20 # with a search through all ranges: a minute
+pkill -9 -U "$MALLORY"
+expect eventually 5 absent ranges
+others_lock
+
 finish
