@@ -56,8 +56,10 @@ TAILQ_HEAD(request_queue, request);
 LIST_HEAD(handle_list, handle);
 LIST_HEAD(request_list, request);
 LIST_HEAD(directory_cursor_list, directory_cursor);
+TAILQ_HEAD(directory_cursor_queue, directory_cursor);
 LIST_HEAD(hold_list, hold);
 LIST_HEAD(guard_list, guard);
+#define GUARD_BUCKETS 1024
 LIST_HEAD(recover_list, recover_question);
 
 /* A warning in the log and in .leasefs/status, after a process of a pid namespace that the daemon cannot see has used
@@ -88,11 +90,14 @@ struct fs {
     char boot_id[40];
     struct handle_list handles;
     struct hold_list ended;         /* without a node; requests in flight still refer to them */
-    struct guard_list guards;       /* lost locks that a guard keeps from others: see guard.h */
+    struct guard_list guards[GUARD_BUCKETS]; /* lost locks that a guard keeps from others, by the hash of their path */
+    unsigned guarded;
     struct recovery *recovery;      /* of restart.c, until the end: more leases may be found */
     struct recover_list recovering; /* content of recovered leases that the backend is reading */
     GHashTable *records; /* a set of holds with record locks, by lock owner and path: see hold_find_by_lock_owner */
     struct directory_cursor_list cursors; /* of open directories */
+    struct directory_cursor_queue kept_cursors;
+    unsigned kept_count;
     uint64_t next_handle;
     int64_t wall_offset; /* see fs_wall */
     struct request_list unanswered;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "fs/control/report.h"
+#include "fs/hold/guard.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/quota.h"
 #include "fs/kernel/request.h"
@@ -20,6 +21,7 @@
  * two other requests there is one of these. */
 #define CONTROL_SLICE_AHEAD 64
 #define CONTROL_CHUNK 65536
+#define CONTROL_KEPT (1 << 20)
 /* The names never change; the attributes follow the root's. */
 #define CONTROL_KEEP_SECONDS 3600.0
 static const char *const control_names[CONTROL_NODES] = {
@@ -27,16 +29,18 @@ static const char *const control_names[CONTROL_NODES] = {
     [CONTROL_WAITERS] = "waiters",      [CONTROL_METRICS] = "metrics",
 };
 
-/* A part of the text, so that what is written once never moves. */
+/* A part of the text. */
 struct control_chunk {
     uint64_t start;
     GString *text;
 };
 
-/* An open file: the text so far, and where a table goes on. */
+/* An open file: the text so far, and where a table goes on.  Of a long text the daemon keeps the last CONTROL_KEPT
+ * bytes in front of where it is read. */
 struct control_file {
     TAILQ_ENTRY(control_file) link; /* control->files */
     uid_t uid;                      /* who opened it */
+    enum control_node what;
     GArray *chunks;
     enum control_list lists[2];
     struct observed *last[2]; /* of each list, when the file was opened; NULL: nothing */
@@ -53,6 +57,11 @@ static struct control_file *control_file_of(const struct request *r)
 static struct hold *control_hold_of(struct observed *link)
 {
     return (struct hold *)((char *)link - offsetof(struct hold, listed));
+}
+
+static struct guard *control_guard_of(struct observed *link)
+{
+    return (struct guard *)((char *)link - offsetof(struct guard, listed));
 }
 
 static struct request *control_request_of(struct observed *link)
@@ -95,6 +104,9 @@ static void control_write_line(struct fs *fs, struct control_file *file)
     case CONTROL_HELD:
         control_add_held(fs, text, control_hold_of(file->next));
         break;
+    case CONTROL_GUARDED:
+        control_add_guarded(fs, text, control_guard_of(file->next));
+        break;
     case CONTROL_WAITING:
         control_add_waiting(fs, text, control_hold_of(file->next), file->places);
         break;
@@ -125,45 +137,64 @@ static void control_begin_table(struct fs *fs, struct control_file *file, const 
     control_write_slice(fs, file, CONTROL_SLICE);
 }
 
-static struct control_file *control_file_new(struct fs *fs, enum control_node what, uid_t uid)
+static void control_begin(struct fs *fs, struct control_file *file)
 {
-    static const enum control_list held[] = {CONTROL_HELD}, waiting[] = {CONTROL_WAITING, CONTROL_REQUESTS};
-    struct control_file *file = g_new0(struct control_file, 1);
+    static const enum control_list held[] = {CONTROL_GUARDED, CONTROL_HELD},
+                                   waiting[] = {CONTROL_WAITING, CONTROL_REQUESTS};
     file->chunks = g_array_new(FALSE, FALSE, sizeof(struct control_chunk));
     file->places = g_hash_table_new(NULL, NULL);
-    TAILQ_INSERT_TAIL(&fs->control->files, file, link);
-    fs->control->open++;
-    file->uid = uid;
-    quota_charge_open(fs->quota, uid, 1);
+    file->stage = 0;
     GString *text = control_text(file);
-    if (what == CONTROL_STATUS) {
+    if (file->what == CONTROL_STATUS) {
         control_add_status(fs, text);
-    } else if (what == CONTROL_METRICS) {
+    } else if (file->what == CONTROL_METRICS) {
         control_add_metrics(fs, text);
-    } else if (what == CONTROL_LOCKS) {
+    } else if (file->what == CONTROL_LOCKS) {
         g_string_append(text, control_locks_header);
-        control_add_guarded(fs, text);
         control_begin_table(fs, file, held, G_N_ELEMENTS(held));
     } else {
         g_string_append(text, control_waiters_header);
         control_begin_table(fs, file, waiting, G_N_ELEMENTS(waiting));
     }
+}
+
+static struct control_file *control_file_new(struct fs *fs, enum control_node what, uid_t uid)
+{
+    struct control_file *file = g_new0(struct control_file, 1);
+    TAILQ_INSERT_TAIL(&fs->control->files, file, link);
+    fs->control->open++;
+    file->what = what;
+    file->uid = uid;
+    quota_charge_open(fs->quota, uid, 1);
+    control_begin(fs, file);
     return file;
 }
 
-static void control_file_free(struct fs *fs, struct control_file *file)
+/* Forgets the first `count` parts. */
+static void control_drop(struct control_file *file, guint count)
+{
+    for (guint i = 0; i < count; i++) {
+        g_string_free(g_array_index(file->chunks, struct control_chunk, i).text, TRUE);
+    }
+    g_array_remove_range(file->chunks, 0, count);
+}
+
+static void control_end(struct fs *fs, struct control_file *file)
 {
     GHashTableIter iter;
     gpointer node;
-    for (guint i = 0; i < file->chunks->len; i++) {
-        g_string_free(g_array_index(file->chunks, struct control_chunk, i).text, TRUE);
-    }
+    control_drop(file, file->chunks->len);
     g_array_free(file->chunks, TRUE);
     g_hash_table_iter_init(&iter, file->places);
     while (g_hash_table_iter_next(&iter, &node, NULL)) {
         tree_unref(fs->tree, node);
     }
     g_hash_table_destroy(file->places);
+}
+
+static void control_file_free(struct fs *fs, struct control_file *file)
+{
+    control_end(fs, file);
     TAILQ_REMOVE(&fs->control->files, file, link);
     fs->control->open--;
     quota_charge_open(fs->quota, file->uid, -1);
@@ -260,6 +291,16 @@ static void control_on_request_dequeued(struct request *r)
     r->fs->metrics->waiting--;
 }
 
+static void control_on_guarded(struct fs *fs, struct guard *guard)
+{
+    TAILQ_INSERT_TAIL(&fs->control->lists[CONTROL_GUARDED], &guard->listed, link);
+}
+
+static void control_on_unguarded(struct fs *fs, struct guard *guard)
+{
+    control_leave(fs, CONTROL_GUARDED, &guard->listed);
+}
+
 static void control_on_ended(struct fs *fs, struct hold *hold, enum backend_end why)
 {
     unsigned kind = control_kind(hold, hold->kind);
@@ -294,6 +335,8 @@ static const struct observer control_observer = {
     .queued = control_on_queued,
     .ended = control_on_ended,
     .gone = control_on_gone,
+    .guarded = control_on_guarded,
+    .unguarded = control_on_unguarded,
     .contended = control_on_contended,
     .request_queued = control_on_request_queued,
     .request_dequeued = control_on_request_dequeued,
@@ -435,6 +478,14 @@ static size_t control_copy(const struct control_file *file, uint64_t offset, cha
 static bool control_answer(struct request *r)
 {
     struct control_file *file = control_file_of(r);
+    if ((uint64_t)r->read.offset < g_array_index(file->chunks, struct control_chunk, 0).start) {
+        control_end(r->fs, file); /* the table begins again */
+        control_begin(r->fs, file);
+    }
+    while (file->chunks->len > 1 &&
+           g_array_index(file->chunks, struct control_chunk, 1).start + CONTROL_KEPT <= (uint64_t)r->read.offset) {
+        control_drop(file, 1);
+    }
     char *buffer = g_malloc(r->read.size);
     size_t used = control_copy(file, (uint64_t)r->read.offset, buffer, r->read.size);
     bool answers = used > 0 || !file->next || r->read.size == 0;

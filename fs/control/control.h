@@ -10,7 +10,8 @@
  * A file shows the state at its open.  Only long tables are written as they are read,
  * a slice at a time between other requests: then a line is true when it is written.
  * A lock or waiter that exists from the open until its line is due appears exactly once;
- * later ones do not appear.
+ * later ones do not appear.  The last MiB that was read can be read again; who reads from further in front gets the
+ * table of that moment.
  *
  *     control  names, open files, and the lists of holds and waits, as fs->observer
  *     table, text, metrics  the content of the files     report  lines about locks in the log
@@ -47,6 +48,7 @@ enum control_list {
     CONTROL_HELD,     /* struct hold */
     CONTROL_WAITING,  /* struct hold: waiting tickets */
     CONTROL_REQUESTS, /* struct request: waits of lock owners (fcntl), which share one hold */
+    CONTROL_GUARDED,  /* struct guard */
     CONTROL_LISTS
 };
 
@@ -91,8 +93,8 @@ void control_refuse(struct request *r);
 
 /* Appends the line of a hold or wait.  `places`: node -> how many tickets before it wait for the same name. */
 void control_add_held(struct fs *fs, GString *text, struct hold *hold);
-/* Appends the lines of locks that guards keep from others. */
-void control_add_guarded(struct fs *fs, GString *text);
+/* Appends the line of a lock that a guard keeps from others; none if the guard is over. */
+void control_add_guarded(struct fs *fs, GString *text, struct guard *guard);
 void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashTable *places);
 void control_add_request(struct fs *fs, GString *text, struct request *r);
 extern const char control_locks_header[], control_waiters_header[];

@@ -88,19 +88,15 @@ void control_add_held(struct fs *fs, GString *text, struct hold *hold)
     g_string_append_c(text, '\n');
 }
 
-void control_add_guarded(struct fs *fs, GString *text)
+void control_add_guarded(struct fs *fs, GString *text, struct guard *g)
 {
     clock_ms now = clock_now();
-    const struct guard *g;
-    guard_count(fs);
-    LIST_FOREACH(g, &fs->guards, link) {
-        if (g->deadline > now) {
-            control_add_lock(text, g->node, g->kind, g->mode);
-            control_add_process(fs, text, g->owner, g->uid);
-            control_add_seconds(text, now - g->since);
-            control_add_seconds(text, g->deadline - now);
-            g_string_append_printf(text, "\t%u\t-\n", control_count_waiters(g->node));
-        }
+    if (!guard_is_over(g)) {
+        control_add_lock(text, g->node, g->kind, g->mode);
+        control_add_process(fs, text, g->owner, g->uid);
+        control_add_seconds(text, now - g->since);
+        control_add_seconds(text, g->deadline - now);
+        g_string_append_printf(text, "\t%u\t-\n", control_count_waiters(g->node));
     }
 }
 

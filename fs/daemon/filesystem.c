@@ -102,6 +102,7 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     ev_timer_init(&fs->alarm, fs_wake, 0, 0);
     fs->alarm.data = fs;
     TAILQ_INIT(&fs->invalidating);
+    TAILQ_INIT(&fs->kept_cursors);
     ev_idle_init(&fs->invalidate_idle, fs_reply_invalidated);
     ev_set_priority(&fs->invalidate_idle, EV_MAXPRI);
     fs->invalidate_idle.data = fs;

@@ -25,8 +25,15 @@ static void guard_ended(void *arg, enum backend_result result)
     (void)arg, (void)result;
 }
 
+static struct guard_list *guard_bucket(struct fs *fs, const char *path)
+{
+    return &fs->guards[g_str_hash(path) % GUARD_BUCKETS];
+}
+
 static void guard_free(struct fs *fs, struct guard *g)
 {
+    fs->observer->unguarded(fs, g);
+    fs->guarded--;
     LIST_REMOVE(g, link);
     owner_unref(g->owner);
     tree_unref(fs->tree, g->node);
@@ -34,16 +41,16 @@ static void guard_free(struct fs *fs, struct guard *g)
     g_free(g);
 }
 
-static bool guard_is_over(const struct guard *g)
+bool guard_is_over(const struct guard *g)
 {
     return g->deadline <= clock_now();
 }
 
 /* What an open file still counts stays. */
-static void guard_prune(struct fs *fs)
+static void guard_prune(struct fs *fs, struct guard_list *bucket)
 {
     struct guard *next, *g;
-    for (g = LIST_FIRST(&fs->guards); g; g = next) {
+    for (g = LIST_FIRST(bucket); g; g = next) {
         next = LIST_NEXT(g, link);
         if (!g->handles && guard_is_over(g)) {
             guard_free(fs, g);
@@ -54,10 +61,10 @@ static void guard_prune(struct fs *fs)
 struct guard *guard_new(struct fs *fs, struct hold *hold)
 {
     char path[TREE_PATH_MAX];
-    guard_prune(fs);
     if (!tree_path(hold->node, path, sizeof path)) {
         return NULL;
     }
+    guard_prune(fs, guard_bucket(fs, path));
     const struct backend_ticket *ticket = hold->ticket;
     struct guard *g = g_new0(struct guard, 1);
     g->node = tree_ref(hold->node);
@@ -69,7 +76,9 @@ struct guard *guard_new(struct fs *fs, struct hold *hold)
     g->uid = hold->uid;
     g->kind = hold->sequence ? (unsigned)METRICS_TICKET : hold->kind;
     g->mode = ticket->mode;
-    LIST_INSERT_HEAD(&fs->guards, g, link);
+    LIST_INSERT_HEAD(guard_bucket(fs, path), g, link);
+    fs->observer->guarded(fs, g);
+    fs->guarded++;
     fs->metrics->guarded[g->kind]++;
     backend_watch(fs->backend, path);
     return g;
@@ -97,11 +106,12 @@ void guard_remove_handle(struct fs *fs, struct handle *handle, bool ends)
 
 bool guard_covers_node(struct fs *fs, const struct node *node)
 {
+    char path[TREE_PATH_MAX];
     const struct guard *g;
-    if (!(fs->backend->features & BACKEND_CAN_WATCH)) {
+    if (!fs->guarded || !(fs->backend->features & BACKEND_CAN_WATCH) || !tree_path(node, path, sizeof path)) {
         return false; /* nobody would report its end: the store is asked for the name each time */
     }
-    LIST_FOREACH(g, &fs->guards, link) {
+    LIST_FOREACH(g, guard_bucket(fs, path), link) {
         if (g->node == node && !guard_is_over(g)) {
             return true;
         }
@@ -112,7 +122,7 @@ bool guard_covers_node(struct fs *fs, const struct node *node)
 bool guard_covers_path(struct fs *fs, const char *path)
 {
     const struct guard *g;
-    LIST_FOREACH(g, &fs->guards, link) {
+    LIST_FOREACH(g, guard_bucket(fs, path), link) {
         if (strcmp(g->path, path) == 0 && !guard_is_over(g)) {
             return true;
         }
@@ -123,7 +133,7 @@ bool guard_covers_path(struct fs *fs, const char *path)
 void guard_end_path(struct fs *fs, const char *path)
 {
     struct guard *g;
-    LIST_FOREACH(g, &fs->guards, link) {
+    LIST_FOREACH(g, guard_bucket(fs, path), link) {
         g->deadline = strcmp(g->path, path) == 0 ? 0 : g->deadline;
     }
 }
@@ -132,16 +142,20 @@ unsigned guard_count(struct fs *fs)
 {
     const struct guard *g;
     unsigned count = 0;
-    guard_prune(fs);
-    LIST_FOREACH(g, &fs->guards, link) {
-        count += !guard_is_over(g);
+    for (size_t i = 0; i < GUARD_BUCKETS; i++) {
+        guard_prune(fs, &fs->guards[i]);
+        LIST_FOREACH(g, &fs->guards[i], link) {
+            count += !guard_is_over(g);
+        }
     }
     return count;
 }
 
 void guard_free_all(struct fs *fs)
 {
-    while (!LIST_EMPTY(&fs->guards)) {
-        guard_free(fs, LIST_FIRST(&fs->guards));
+    for (size_t i = 0; i < GUARD_BUCKETS; i++) {
+        while (!LIST_EMPTY(&fs->guards[i])) {
+            guard_free(fs, LIST_FIRST(&fs->guards[i]));
+        }
     }
 }

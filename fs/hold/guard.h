@@ -12,6 +12,7 @@
 
 struct guard {
     LIST_ENTRY(guard) link; /* fs->guards */
+    struct observed listed; /* on the observer's list */
     struct node *node;      /* counted */
     char *path;             /* the lock's name in the store */
     uint64_t fence;
@@ -32,6 +33,7 @@ struct guard *guard_new(struct fs *fs, struct hold *hold);
 void guard_add_handle(struct fs *fs, struct guard *guard, struct handle *handle);
 /* The handle closes.  With `ends`, the last handle also ends the guard in the store. */
 void guard_remove_handle(struct fs *fs, struct handle *handle, bool ends);
+bool guard_is_over(const struct guard *guard);
 /* Does a guard of this mount cover the node's name, or this path? */
 bool guard_covers_node(struct fs *fs, const struct node *node);
 bool guard_covers_path(struct fs *fs, const char *path);

@@ -444,49 +444,57 @@ bool hold_has_handle(const struct hold *hold, const struct handle *handle)
 }
 
 /* The handles that have it; one that is of several has them on its own node. */
-static void hold_each_handle(const struct hold *hold, void (*tell)(struct handle *handle, bool lost), bool lost)
+static void hold_each_handle(const struct hold *hold, void (*tell)(struct handle *handle, void *arg), void *arg)
 {
     struct handle *handle;
     if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
         if (hold_handle(hold)) {
-            tell(hold_handle(hold), lost);
+            tell(hold_handle(hold), arg);
         }
     } else if (hold->kind == BACKEND_FCNTL) {
         const struct hold_records *records = hold_records(hold); /* it may be forgotten */
         for (guint i = 0; records && i < records->handles->len; i++) {
-            tell(g_ptr_array_index(records->handles, i), lost);
+            tell(g_ptr_array_index(records->handles, i), arg);
         }
     } else {
         LIST_FOREACH(handle, &hold->node->handles, link) {
             if (handle->hold == hold) {
-                tell(handle, lost);
+                tell(handle, arg);
             }
         }
     }
 }
 
+struct hold_guarding {
+    struct fs *fs;
+    struct guard *guard;
+};
+
+static void hold_guard_handle(struct handle *handle, void *arg)
+{
+    const struct hold_guarding *guarding = arg;
+    guard_add_handle(guarding->fs, guarding->guard, handle);
+}
+
 /* It is lost to its handles, and to nobody else as long as one of them is open. */
 static void hold_begin_guard(struct fs *fs, struct hold *hold)
 {
-    struct guard *guard = guard_new(fs, hold);
-    struct handle *handle;
-    LIST_FOREACH(handle, &fs->handles, all) {
-        if (guard && hold_has_handle(hold, handle)) {
-            guard_add_handle(fs, guard, handle);
-        }
+    struct hold_guarding guarding = {.fs = fs, .guard = guard_new(fs, hold)};
+    if (guarding.guard) {
+        hold_each_handle(hold, hold_guard_handle, &guarding);
     }
 }
 
-static void hold_spend_handle(struct handle *handle, bool lost)
+static void hold_spend_handle(struct handle *handle, void *lost)
 {
     handle->spent = true;
-    handle->lost = lost;
+    handle->lost = *(const bool *)lost;
     notify_poll(&handle->poll);
 }
 
 void hold_spend_handles(struct hold *hold, bool lost)
 {
-    hold_each_handle(hold, hold_spend_handle, lost);
+    hold_each_handle(hold, hold_spend_handle, &lost);
 }
 
 enum backend_result hold_result(const struct hold *hold, const struct handle *handle, enum backend_result result)
@@ -533,9 +541,9 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     tree_unref(fs->tree, node);
 }
 
-static void hold_mark_wanted(struct handle *handle, bool lost)
+static void hold_mark_wanted(struct handle *handle, void *arg)
 {
-    (void)lost;
+    (void)arg;
     handle->wanted = true;
     notify_poll(&handle->poll);
 }
@@ -548,7 +556,7 @@ static void hold_wanted_event(void *context, struct backend_ticket *ticket)
         survivor_set_wanted(survivor);
         return;
     }
-    hold_each_handle(ticket->user, hold_mark_wanted, false);
+    hold_each_handle(ticket->user, hold_mark_wanted, NULL);
 }
 
 /* The node of a name that others hold, if the kernel knows of it. */

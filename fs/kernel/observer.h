@@ -10,10 +10,11 @@
 #include "backend/backend.h"
 
 struct fs;
+struct guard;
 struct hold;
 struct request;
 
-/* In a hold or a request: its link in the observer's list, in order of arrival. */
+/* In a hold, a guard or a request: its link in the observer's list, in order of arrival. */
 struct observed {
     TAILQ_ENTRY(observed) link;
 };
@@ -29,6 +30,9 @@ struct observer {
     void (*ended)(struct fs *fs, struct hold *hold, enum backend_end why);
     /* It is forgotten.  With hold->ended the backend ended it; else its user released it. */
     void (*gone)(struct fs *fs, struct hold *hold);
+    /* A guard keeps a lost lock from others, or is forgotten. */
+    void (*guarded)(struct fs *fs, struct guard *guard);
+    void (*unguarded)(struct fs *fs, struct guard *guard);
     /* A descendant of the lease's owner opened the file itself, and was not allowed to write. */
     void (*contended)(struct request *r, struct hold *lease);
     /* A request waits with a ticket of its own, or waits no longer. */

@@ -17,6 +17,8 @@
  * on, each part in a turn of the loop of its own: others are served meanwhile. */
 #define DIRECTORY_BATCH 256
 #define DIRECTORY_SKIP 1024
+/* So many open directories keep their last batch, those that were read last: an open directory costs a user little. */
+#define DIRECTORY_KEPT_MAX 256
 
 /* Offsets of "." and "..": what the kernel passes to go on after them. */
 enum { DIRECTORY_AFTER_SELF = 1, DIRECTORY_AFTER_PARENT = 2 };
@@ -25,10 +27,13 @@ enum { DIRECTORY_AFTER_SELF = 1, DIRECTORY_AFTER_PARENT = 2 };
  * batch of names is kept, because the kernel may go back in it. */
 struct directory_cursor {
     LIST_ENTRY(directory_cursor) link;
-    GPtrArray *names;
+    TAILQ_ENTRY(directory_cursor) kept; /* in fs->kept_cursors */
+    bool is_kept;
+    GPtrArray *names; /* NULL: none */
     GArray *types;
-    uint64_t first;                 /* how many names were returned before this batch */
-    char after[NAME_BYTES_MAX + 1]; /* the last name that the backend has listed; "": none */
+    uint64_t first;                 /* how many names were returned before this batch, */
+    uint64_t next;                  /* and how many with what the kernel got of it */
+    char after[NAME_BYTES_MAX + 1]; /* the last name before this batch; "": none */
 };
 
 /* --- attributes ------------------------------------------------------------ */
@@ -195,37 +200,72 @@ static struct directory_cursor *directory_cursor(const struct request *r)
     return (struct directory_cursor *)(uintptr_t)r->file.fh;
 }
 
-static void directory_cursor_free(struct directory_cursor *cursor)
+static uint64_t directory_length(const struct directory_cursor *cursor)
 {
+    return cursor->names ? cursor->names->len : 0;
+}
+
+/* The last name of the first `count` of the batch becomes the one before it, and the batch goes. */
+static void directory_drop(struct directory_cursor *cursor, uint64_t count)
+{
+    if (count > 0) {
+        g_strlcpy(cursor->after, g_ptr_array_index(cursor->names, count - 1), sizeof cursor->after);
+    }
+    cursor->first += count;
+    g_clear_pointer(&cursor->names, g_ptr_array_unref);
+    g_clear_pointer(&cursor->types, g_array_unref);
+}
+
+static void directory_unkeep(struct fs *fs, struct directory_cursor *cursor)
+{
+    if (cursor->is_kept) {
+        TAILQ_REMOVE(&fs->kept_cursors, cursor, kept);
+        cursor->is_kept = false;
+        fs->kept_count--;
+    }
+}
+
+static void directory_keep(struct fs *fs, struct directory_cursor *cursor)
+{
+    TAILQ_INSERT_HEAD(&fs->kept_cursors, cursor, kept);
+    cursor->is_kept = true;
+    if (++fs->kept_count > DIRECTORY_KEPT_MAX) {
+        struct directory_cursor *last = TAILQ_LAST(&fs->kept_cursors, directory_cursor_queue);
+        directory_unkeep(fs, last);
+        directory_drop(last, last->next - last->first);
+    }
+}
+
+static void directory_cursor_free(struct fs *fs, struct directory_cursor *cursor)
+{
+    directory_unkeep(fs, cursor);
+    directory_drop(cursor, 0);
     LIST_REMOVE(cursor, link);
-    g_ptr_array_free(cursor->names, TRUE);
-    g_array_free(cursor->types, TRUE);
     g_free(cursor);
 }
 
 void directory_open(struct request *r)
 {
     struct directory_cursor *cursor = g_new0(struct directory_cursor, 1);
-    cursor->names = g_ptr_array_new_with_free_func(g_free);
-    cursor->types = g_array_new(FALSE, FALSE, sizeof(enum backend_type));
     LIST_INSERT_HEAD(&r->fs->cursors, cursor, link);
     r->handle = NULL;
     r->file.fh = (uint64_t)(uintptr_t)cursor;
+    struct fs *fs = r->fs;
     if (!request_reply_open(r, NULL)) {
-        directory_cursor_free(cursor);
+        directory_cursor_free(fs, cursor);
     }
 }
 
 void directory_close(struct request *r)
 {
-    directory_cursor_free(directory_cursor(r));
+    directory_cursor_free(r->fs, directory_cursor(r));
     request_reply(r, 0);
 }
 
 void directory_close_all(struct fs *fs)
 {
     while (!LIST_EMPTY(&fs->cursors)) {
-        directory_cursor_free(LIST_FIRST(&fs->cursors));
+        directory_cursor_free(fs, LIST_FIRST(&fs->cursors));
     }
 }
 
@@ -293,12 +333,14 @@ static bool directory_add_name(struct directory_reply *reply, uint64_t n)
 /* Fills the reply from the names of the batch, beginning with number `listed`. */
 static void directory_reply(struct request *r, uint64_t listed)
 {
-    const struct directory_cursor *cursor = directory_cursor(r);
+    struct directory_cursor *cursor = directory_cursor(r);
     struct fs *fs = r->fs;
     struct directory_reply reply = {.r = r, .buffer = g_malloc(r->read.size + 1), .known = g_ptr_array_new()};
     bool room = directory_add_dots(&reply);
-    for (uint64_t i = listed - cursor->first; room && i < cursor->names->len; i++) {
-        room = directory_add_name(&reply, i);
+    cursor->next = listed;
+    while (room && cursor->next < cursor->first + directory_length(cursor)) {
+        room = directory_add_name(&reply, cursor->next - cursor->first);
+        cursor->next += room;
     }
     if (!request_reply_buffer(r, reply.buffer, reply.used)) {
         for (guint i = 0; i < reply.known->len; i++) {
@@ -324,16 +366,14 @@ static void directory_fetched(void *arg, enum backend_result result, const struc
         request_reply(r, result == BACKEND_MISSING ? -ENOENT : -EIO);
         return;
     }
-    cursor->first += cursor->names->len;
-    g_ptr_array_set_size(cursor->names, 0);
-    g_array_set_size(cursor->types, 0);
+    cursor->names = g_ptr_array_new_full((guint)count, g_free);
+    cursor->types = g_array_sized_new(FALSE, FALSE, sizeof(enum backend_type), (guint)count);
     for (size_t i = 0; i < count; i++) {
         g_ptr_array_add(cursor->names, g_strdup(entries[i].name));
         g_array_append_val(cursor->types, entries[i].type);
     }
-    if (count > 0) {
-        g_strlcpy(cursor->after, entries[count - 1].name, sizeof cursor->after);
-    }
+    cursor->next = cursor->first;
+    directory_keep(r->fs, cursor);
     uint64_t listed = directory_is_listed(r);
     if (listed >= cursor->first + count && count > 0) {
         /* After a seekdir to further on. */
@@ -346,16 +386,19 @@ static void directory_fetched(void *arg, enum backend_result result, const struc
 static void directory_fetch(struct request *r, size_t max)
 {
     char path[TREE_PATH_MAX], after[NAME_BYTES_MAX + 1];
-    g_strlcpy(after, directory_cursor(r)->after, sizeof after);
+    struct directory_cursor *cursor = directory_cursor(r);
+    directory_unkeep(r->fs, cursor);
+    directory_drop(cursor, directory_length(cursor));
+    g_strlcpy(after, cursor->after, sizeof after);
     if (request_path(r, path)) {
         backend_list(r->fs->backend, path, after, max, directory_fetched, r);
     }
 }
 
-static void directory_rewind(struct directory_cursor *cursor)
+static void directory_rewind(struct fs *fs, struct directory_cursor *cursor)
 {
-    g_ptr_array_set_size(cursor->names, 0);
-    g_array_set_size(cursor->types, 0);
+    directory_unkeep(fs, cursor);
+    directory_drop(cursor, 0);
     cursor->first = 0;
     cursor->after[0] = '\0';
 }
@@ -365,10 +408,10 @@ void directory_read(struct request *r)
     struct directory_cursor *cursor = directory_cursor(r);
     uint64_t listed = directory_is_listed(r);
     if (listed < cursor->first || r->read.offset < DIRECTORY_AFTER_PARENT) {
-        directory_rewind(cursor); /* or a seekdir to long before: count again */
+        directory_rewind(r->fs, cursor); /* or a seekdir to long before: count again */
         survivors_check(r->fs, NULL);
     }
-    if (listed < cursor->first + cursor->names->len) {
+    if (listed < cursor->first + directory_length(cursor)) {
         directory_reply(r, listed);
     } else {
         directory_fetch(r, DIRECTORY_BATCH);

@@ -233,6 +233,30 @@ START_TEST(what_runs_out_or_is_given_up_has_no_guard)
 }
 END_TEST
 
+START_TEST(table_of_guards_is_written_a_slice_at_a_time)
+{
+    uint64_t top = w->directory, table;
+    for (int i = 0; i < 1000; i++) {
+        g_autofree char *name = g_strdup_printf("%d", i);
+        struct wire_file file = wire_created(w, name, O_WRONLY | O_EXCL);
+        ck_assert_int_eq(set_guard(file.node, "30"), 0);
+        ck_assert_int_eq(wire_close(w, file), 0);
+        ck_assert_int_eq(break_lock(file.node), 0);
+    }
+    w->directory = wire_node(w, wire_lookup(w, ".leasefs"));
+    table = wire_node(w, wire_lookup(w, "locks"));
+    w->directory = top;
+    struct wire_file file = wire_opened(w, table, O_RDONLY);
+    uint64_t far = wire_read(w, file, 1 << 30, 10);
+    wire_take(w);
+    ck_assert_uint_eq(w->fs->requests, 1); /* the loop has not run, so not all lines are written */
+    for (int i = 0; i < 1000 && w->fs->requests; i++) {
+        wire_turn(w);
+    }
+    ck_assert_int_eq(wire_result(w, far), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: guards");
@@ -250,6 +274,7 @@ int main(void)
     tcase_add_test(cases, note_that_is_refused_leaves_the_one_before);
     tcase_add_test(cases, guard_stays_when_the_lock_becomes_another_kind);
     tcase_add_test(cases, what_runs_out_or_is_given_up_has_no_guard);
+    tcase_add_test(cases, table_of_guards_is_written_a_slice_at_a_time);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
