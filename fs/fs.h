@@ -89,7 +89,7 @@ struct fs {
     char host[256];
     char boot_id[40];
     struct handle_list handles;
-    struct hold_list ended;         /* without a node; requests in flight still refer to them */
+    struct hold_list ended;                  /* without a node; requests in flight still refer to them */
     struct guard_list guards[GUARD_BUCKETS]; /* lost locks that a guard keeps from others, by the hash of their path */
     unsigned guarded;
     struct recovery *recovery;      /* of restart.c, until the end: more leases may be found */

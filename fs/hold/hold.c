@@ -502,6 +502,17 @@ enum backend_result hold_result(const struct hold *hold, const struct handle *ha
     return result == BACKEND_OK && !hold->ticket && handle && handle->lost ? BACKEND_STALE : result;
 }
 
+/* Others are refused its name for longer than it is held.  Its user must not have any number of such names. */
+static void hold_charge_refusal(struct fs *fs, const struct hold *hold, const struct backend_ticket *ticket,
+                                enum backend_end why)
+{
+    int64_t delay = hold->node->parent->directory->attributes.delay;
+    int64_t refused = (ticket->guarded ? guard_duration(hold) : 0) + (why != BACKEND_RELEASED ? delay : 0);
+    if (refused > 0 && ticket->held && hold->kind != BACKEND_PROVISIONAL) {
+        quota_charge_until(fs->quota, hold->account, clock_now() + refused);
+    }
+}
+
 static void hold_ended_event(void *context, struct backend_ticket *ticket, enum backend_end why)
 {
     struct fs *fs = context;
@@ -513,6 +524,7 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     if (ticket->held) {
         fs->observer->ended(fs, hold, why);
     }
+    hold_charge_refusal(fs, hold, ticket, why);
     if (ticket->held && ticket->guarded && hold->ticket == ticket) {
         hold_begin_guard(fs, hold);
     }

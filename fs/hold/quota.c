@@ -6,19 +6,31 @@
 /* Each may need the memory of a table of all locks. */
 #define QUOTA_OPEN_MAX 16
 
+struct quota_user {
+    struct quota_used used;
+    GArray *until; /* of clock_ms, see quota_charge_until; NULL: none */
+};
+
 struct quota {
     uint64_t locks, content; /* the limits */
-    GHashTable *users;       /* uid -> struct quota_used */
-    struct quota_used *last; /* the user who was charged last, or NULL */
+    GHashTable *users;       /* uid -> struct quota_user */
+    struct quota_user *last; /* the user who was charged last, or NULL */
     GHashTable *directories; /* path -> uid */
 };
+
+static void quota_free_user(gpointer data)
+{
+    struct quota_user *user = data;
+    g_clear_pointer(&user->until, g_array_unref);
+    g_free(user);
+}
 
 struct quota *quota_new(uint64_t locks, uint64_t content)
 {
     struct quota *quota = g_new0(struct quota, 1);
     quota->locks = locks;
     quota->content = content;
-    quota->users = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    quota->users = g_hash_table_new_full(NULL, NULL, NULL, quota_free_user);
     quota->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     return quota;
 }
@@ -32,39 +44,66 @@ void quota_free(struct quota *quota)
     }
 }
 
+static void quota_forget_over(GArray *until)
+{
+    clock_ms now = clock_now();
+    for (guint i = until->len; i > 0; i--) {
+        if (g_array_index(until, clock_ms, i - 1) <= now) {
+            g_array_remove_index_fast(until, i - 1);
+        }
+    }
+}
+
+/* With what it is charged until some time: of that, what is over is looked for where it matters. */
 static struct quota_used quota_of(const struct quota *quota, uid_t uid)
 {
-    const struct quota_used *used = g_hash_table_lookup(quota->users, GUINT_TO_POINTER(uid));
-    return used ? *used : (struct quota_used){.uid = uid};
+    const struct quota_user *user = g_hash_table_lookup(quota->users, GUINT_TO_POINTER(uid));
+    struct quota_used used = user ? user->used : (struct quota_used){.uid = uid};
+    if (user && user->until && used.locks + user->until->len > quota->locks) {
+        quota_forget_over(user->until);
+    }
+    used.locks += user && user->until ? user->until->len : 0;
+    return used;
 }
 
 /* Those who have nothing any more stay: they come back. */
-static struct quota_used *quota_user(struct quota *quota, uid_t uid)
+static struct quota_user *quota_user(struct quota *quota, uid_t uid)
 {
-    struct quota_used *used = quota->last;
-    if (used && used->uid == uid) {
-        return used;
+    struct quota_user *user = quota->last;
+    if (user && user->used.uid == uid) {
+        return user;
     }
-    used = g_hash_table_lookup(quota->users, GUINT_TO_POINTER(uid));
-    if (!used) {
-        used = g_new0(struct quota_used, 1);
-        used->uid = uid;
-        g_hash_table_insert(quota->users, GUINT_TO_POINTER(uid), used);
+    user = g_hash_table_lookup(quota->users, GUINT_TO_POINTER(uid));
+    if (!user) {
+        user = g_new0(struct quota_user, 1);
+        user->used.uid = uid;
+        g_hash_table_insert(quota->users, GUINT_TO_POINTER(uid), user);
     }
-    quota->last = used;
-    return used;
+    quota->last = user;
+    return user;
 }
 
 void quota_charge(struct quota *quota, uid_t uid, int64_t locks, int64_t content)
 {
-    struct quota_used *used = quota_user(quota, uid);
+    struct quota_used *used = &quota_user(quota, uid)->used;
     used->locks += (uint64_t)locks;
     used->content += (uint64_t)content;
 }
 
+void quota_charge_until(struct quota *quota, uid_t uid, clock_ms until)
+{
+    struct quota_user *user = uid && quota->locks ? quota_user(quota, uid) : NULL;
+    if (user && !user->until) {
+        user->until = g_array_new(FALSE, FALSE, sizeof until);
+    }
+    if (user) {
+        g_array_append_val(user->until, until);
+    }
+}
+
 void quota_charge_open(struct quota *quota, uid_t uid, int files)
 {
-    quota_user(quota, uid)->open += (uint64_t)files;
+    quota_user(quota, uid)->used.open += (uint64_t)files;
 }
 
 bool quota_exceeded(const struct quota *quota, uid_t uid)
@@ -140,7 +179,7 @@ void quota_each(const struct quota *quota, void (*each)(void *arg, const struct 
     gpointer value;
     g_hash_table_iter_init(&iter, quota->users);
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
-        const struct quota_used *used = value;
+        const struct quota_used *used = &((const struct quota_user *)value)->used;
         if (used->locks || used->content) {
             each(arg, used);
         }

@@ -3,7 +3,8 @@
  * A hold is charged to the uid that acquires it, from hold_new to hold_free, with
  * the content that it has or is about to get.  A directory is charged to its maker
  * while it exists, and after a restart to its owner.  So the counts do not depend on
- * the outcome of a request.  Root has no limit.
+ * the outcome of a request.  A name that stays refused to others after its hold, by a guard or by the `delay` of
+ * its directory, is charged for that long.  Root has no limit.
  */
 #ifndef FS_HOLD_QUOTA_H
 #define FS_HOLD_QUOTA_H
@@ -11,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "backend/clock.h"
 
 struct quota; /* opaque */
 
@@ -28,6 +31,9 @@ void quota_free(struct quota *quota);
 /* Adds to what a user has; a negative number subtracts. */
 void quota_charge(struct quota *quota, uid_t uid, int64_t locks, int64_t content);
 void quota_charge_open(struct quota *quota, uid_t uid, int files);
+
+/* One lock more until then. */
+void quota_charge_until(struct quota *quota, uid_t uid, clock_ms until);
 
 /* Has this user more than the limit? */
 bool quota_exceeded(const struct quota *quota, uid_t uid);

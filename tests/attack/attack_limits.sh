@@ -105,6 +105,21 @@ says M 'fcntl.lockf(fd, fcntl.LOCK_UN)' ok
 says M 'fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB); fcntl.lockf(fd, fcntl.LOCK_UN); close(fd)' ok
 others_lock
 
+it "names that stay refused behind their lock, by a lock-delay or a guard, count"
+says M 'os.mkdir(path("late")); os.chmod(path("late"), 0o777); put("late", "delay", "1h")' ok
+says M 'for i in range(400): acquire("late/n%d" % i); put("late/n%d" % i, "break", 1)' EDQUOT
+says M 'acquire("other")' EDQUOT
+says A 'acquire("late/n9")' EEXIST
+others_lock
+crash "$point"
+mount_at "$point" "local:$STORE" allow_other,ttl=60,user_locks=300,user_content=200K
+says M 'def guarded(name): acquire(name); put(name, "guard", "20s"); put(name, "release", get(name, "token"))' ok
+says M 'os.mkdir(path("guards")); os.chmod(path("guards"), 0o777)' ok
+says M 'for i in range(400): guarded("guards/n%d" % i)' EDQUOT
+says A 'acquire("guards/n1")' EEXIST
+expect_is "$(grep -c ^guards/ "$MNT/.leasefs/locks")" 298
+others_lock
+
 it "open files of .leasefs: EDQUOT beyond 16 for a user, the others still open them"
 says M '[os.open(path(".leasefs/metrics"), os.O_RDONLY) for i in range(100)]' EDQUOT
 says M 'os.open(path(".leasefs/status"), os.O_RDONLY)' EDQUOT
@@ -161,7 +176,7 @@ for pid in "${seekers[@]}"; do end_process "$pid"; done
 MNT=$big
 others_lock
 
-it "nor do who asks six times at once for the tickets among 50000 names"
+it "six who ask for the tickets among 50000 names hold nobody up"
 exec {ticket}<>"$MNT/big/zz-"
 for i in {1..6}; do
     start setpriv --reuid="$MALLORY" --regid="$MALLORY" --init-groups --inh-caps=-all -- "$PYTHON" -S -E -c 'import os, sys
@@ -173,7 +188,7 @@ for i in {1..5}; do others_lock; done
 for pid in "${askers[@]}"; do expect kill -0 "$pid"; end_process "$pid"; done
 exec {ticket}>&-
 
-it "nor do 30 lock owners with 4000 byte ranges each for whom 200 wait"
+it "30 lock owners with 4000 byte ranges each, for whom 200 wait, hold nobody up"
 mount_memory allow_other,ttl=60
 start setpriv --reuid="$MALLORY" --regid="$MALLORY" --init-groups --inh-caps=-all -- "$PYTHON" -S -E -c 'import fcntl, os, struct, sys
 owners = [os.open(sys.argv[1], os.O_RDWR | os.O_CREAT) for i in range(30)]
