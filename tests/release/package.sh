@@ -82,7 +82,7 @@ build() {
 
 # A lease, a flock and a leaserun at $point.
 hold() {
-    in_root setpriv --pdeathsig KILL sh -c "touch $point/lease; exec 9>$point/flock; flock 9; read never" <"$SCRATCH/never" >/dev/null 2>&1 &
+    in_root setpriv --pdeathsig KILL sh -c "touch $point/lease || exit; exec 9>$point/flock; flock 9; read never" <"$SCRATCH/never" >/dev/null 2>&1 &
     in_root setpriv --pdeathsig KILL leaserun $point/run sleep 1000 >/dev/null 2>&1 &
     runner=$!
     for name in lease flock run; do awaits test -e "$ROOT$point/$name"; done
@@ -102,7 +102,7 @@ end_holders() {
         case $(tr '\0' ' ' 2>/dev/null <"$process/cmdline") in "sh -c touch $point/lease"* | "leaserun $point/run"* | 'sleep 1000 ') kill "${process#/proc/}" ;; esac
     done 2>/dev/null
     wait 2>/dev/null || true
-    awaits in_root sh -c "flock -n $point/flock true"
+    awaits in_root sh -c "flock -n $point/flock true && rm -f $point/lease && ! test -e $point/lease"
 }
 
 upgrades() {
