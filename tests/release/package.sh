@@ -97,9 +97,9 @@ still_held() {
 }
 end_holders() {
     local process
-    for process in $(jobs -p); do kill "$process"; done 2>/dev/null
+    for process in $(jobs -p); do kill "$process" || true; done 2>/dev/null
     for process in /proc/[0-9]*; do
-        case $(tr '\0' ' ' 2>/dev/null <"$process/cmdline") in "sh -c touch $point/lease"* | "leaserun $point/run"* | 'sleep 1000 ') kill "${process#/proc/}" ;; esac
+        case $(tr '\0' ' ' 2>/dev/null <"$process/cmdline") in "sh -c touch $point/lease"* | "leaserun $point/run"* | 'sleep 1000 ') kill "${process#/proc/}" || true ;; esac
     done 2>/dev/null
     wait 2>/dev/null || true
     awaits in_root sh -c "flock -n $point/flock true && rm -f $point/lease && ! test -e $point/lease"
