@@ -99,18 +99,6 @@ START_TEST(leases_are_what_they_were)
 }
 END_TEST
 
-START_TEST(shared_leases_come_back_together)
-{
-    struct contract_log log[2] = {{0}};
-
-    contract_get_shared("a", BACKEND_LEASE, &log[0]);
-    contract_get_shared("a", BACKEND_LEASE, &log[1]);
-    restart();
-    ck_assert_uint_eq(contract_stat("a").holders, 2);
-    ck_assert_int_eq(contract_stat("a").mode, BACKEND_SHARED);
-}
-END_TEST
-
 /* The data of a handle lock on which its processes rely: kind, mode, token. */
 START_TEST(handle_locks_are_there_again_and_what_was_provisional_is_not)
 {
@@ -246,25 +234,6 @@ START_TEST(handle_lock_that_waited_is_there_again_if_it_was_granted)
     struct backend_info info = contract_test("b", &claim);
     ck_assert_uint_eq(info.start, 15);
     ck_assert_uint_eq(info.end, 25);
-}
-END_TEST
-
-/* A ticket held by its handle survives as a holder; the waiter got its end. */
-START_TEST(sequence_ticket_of_a_handle_is_there_again_if_it_held)
-{
-    struct contract_log log[2] = {{0}};
-    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[0]);
-
-    ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
-    claim.sequence = claim.wait = true;
-    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_OK);
-    claim.user = &log[1];
-    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_QUEUED);
-    restart();
-    ck_assert_str_eq(contract_list("q", 10), "job-0000000000");
-    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_QUEUED);
-    ck_assert_int_eq(contract_revoke("q/job-0000000000", 0), BACKEND_OK);
-    CONTRACT_UNTIL(log[1].granted);
 }
 END_TEST
 
@@ -592,11 +561,9 @@ static TCase *restart_case(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
     tcase_add_test(tcase, leases_are_what_they_were);
-    tcase_add_test(tcase, shared_leases_come_back_together);
     tcase_add_test(tcase, handle_locks_are_there_again_and_what_was_provisional_is_not);
     tcase_add_test(tcase, byte_ranges_are_there_again_as_they_were);
     tcase_add_test(tcase, handle_lock_that_waited_is_there_again_if_it_was_granted);
-    tcase_add_test(tcase, sequence_ticket_of_a_handle_is_there_again_if_it_held);
     tcase_add_test(tcase, what_was_released_does_not_come_back);
     tcase_add_test(tcase, what_expired_meanwhile_is_gone);
     tcase_add_test(tcase, what_ran_out_while_no_daemon_was_there_goes_on_if_it_is_renewed);
