@@ -1,4 +1,5 @@
-/* check_lockspace: which ticket gets a lock when, as scenarios. */
+/* check_lockspace: scenarios that the random operations of check_lockspace_model and the contract do not have: late
+ * ticks, limits, what many locks cost, and some of identities and deadlocks. */
 #include "tests/support/heap.h"
 #include "tests/unit/lock_world.h"
 
@@ -33,161 +34,6 @@ static enum backend_result convert(struct backend_ticket *ticket, struct backend
     return lockspace_convert(w->space, w->now, ticket, &claim);
 }
 
-START_TEST(a_lock_exists_exactly_while_it_is_held)
-{
-    ck_assert_int_eq(lock_world_stat(w, "a").type, BACKEND_NOTHING);
-    struct backend_ticket *a = lock_world_hold(w, "a", ex("A"));
-    ck_assert_uint_eq(a->fence, 1);
-    ck_assert_int_eq(lock_world_stat(w, "a").type, BACKEND_LOCK);
-    ck_assert_ptr_eq(lock_world_stat(w, "a").ticket, a);
-    ck_assert_uint_eq(lockspace_counts(w->space).locks, 1);
-    lock_world_release(w, a);
-    ck_assert_int_eq(lock_world_stat(w, "a").type, BACKEND_NOTHING);
-    ck_assert_uint_eq(lockspace_counts(w->space).locks, 0);
-    ck_assert_str_eq(lock_world_list(w, ""), "");
-    lock_world_reported(w, "");
-}
-END_TEST
-
-START_TEST(a_refusal_names_the_holder)
-{
-    struct backend_claim claim = ex("B");
-    struct backend_ticket *ticket = NULL;
-    struct backend_info holder;
-    GBytes *meta = g_bytes_new_static("host", 4), *content = g_bytes_new_static("hello", 5);
-    struct backend_claim first = ex("A");
-    first.kind = BACKEND_LEASE;
-    first.meta = meta;
-    first.content = content;
-    struct backend_ticket *a = lock_world_hold(w, "a", first);
-    g_bytes_unref(meta);
-    g_bytes_unref(content);
-    claim.wait = false;
-    ck_assert_int_eq(lockspace_acquire(w->space, 0, "a", &claim, &ticket, &holder), BACKEND_BUSY);
-    ck_assert_ptr_eq(holder.ticket, a);
-    ck_assert_int_eq(holder.kind, BACKEND_LEASE);
-    ck_assert_int_eq(holder.mode, BACKEND_EXCLUSIVE);
-    ck_assert_uint_eq(holder.fence, a->fence);
-    ck_assert_int_eq(holder.deadline, WORLD_TTL);
-    ck_assert_uint_eq(holder.holders, 1);
-    ck_assert_uint_eq(holder.end, BACKEND_RANGE_MAX);
-    ck_assert_mem_eq(g_bytes_get_data(holder.meta, NULL), "host", 4);
-    ck_assert_mem_eq(g_bytes_get_data(holder.content, NULL), "hello", 5);
-}
-END_TEST
-
-START_TEST(a_writer_is_not_starved_by_readers)
-{
-    struct backend_ticket *r1 = lock_world_hold(w, "a", sh("R1"));
-    struct backend_ticket *writer = lock_world_wait(w, "a", ex("W"));
-    lock_world_reported(w, "wanted R1; ");
-    lock_world_refused(w, "a", sh("R2"));
-    lock_world_wait(w, "a", sh("R3"));
-    lock_world_reported(w, "");
-    lock_world_release(w, r1);
-    lock_world_reported(w, "granted W; ");
-    lock_world_release(w, writer);
-    lock_world_reported(w, "granted R3; ");
-}
-END_TEST
-
-START_TEST(a_run_of_shared_waiters_is_granted_together)
-{
-    struct backend_ticket *holder = lock_world_hold(w, "a", ex("X"));
-    struct backend_ticket *r1 = lock_world_wait(w, "a", sh("R1"));
-    struct backend_ticket *r2 = lock_world_wait(w, "a", sh("R2"));
-    lock_world_wait(w, "a", ex("W"));
-    lock_world_wait(w, "a", sh("R3"));
-    g_string_truncate(w->log, 0);
-    lock_world_release(w, holder);
-    lock_world_reported(w, "granted R1; granted R2; ");
-    ck_assert_uint_eq(lock_world_stat(w, "a").holders, 2);
-    ck_assert_uint_eq(lock_world_stat(w, "a").waiters, 2);
-    ck_assert_uint_eq(lockspace_counts(w->space).waiting, 2);
-    lock_world_release(w, r1);
-    lock_world_reported(w, "");
-    lock_world_release(w, r2);
-    lock_world_reported(w, "granted W; ");
-}
-END_TEST
-
-START_TEST(a_writer_that_gives_up_lets_the_readers_behind_it_in)
-{
-    lock_world_hold(w, "a", sh("R1"));
-    struct backend_ticket *writer = lock_world_wait(w, "a", ex("W1"));
-    lock_world_wait(w, "a", sh("R2"));
-    lock_world_wait(w, "a", sh("R3"));
-    lock_world_wait(w, "a", ex("W2"));
-    lock_world_wait(w, "a", sh("R4"));
-    g_string_truncate(w->log, 0);
-    lock_world_release(w, writer);
-    lock_world_reported(w, "granted R2; granted R3; ");
-}
-END_TEST
-
-START_TEST(waiters_are_served_in_their_order)
-{
-    enum { CROWD = 500 };
-    static char names[CROWD][8];
-    struct backend_ticket *tickets[CROWD];
-    tickets[0] = lock_world_hold(w, "a", ex("0"));
-    for (int i = 1; i < CROWD; i++) {
-        g_snprintf(names[i], sizeof(names[i]), "%d", i);
-        tickets[i] = lock_world_wait(w, "a", ex(names[i]));
-    }
-    g_string_truncate(w->log, 0);
-    for (int i = 1; i < CROWD; i++) {
-        char expected[32];
-        g_snprintf(expected, sizeof(expected), "granted %d; ", i);
-        lock_world_release(w, tickets[i - 1]);
-        lock_world_reported(w, expected);
-        ck_assert_uint_gt(tickets[i]->fence, 1);
-    }
-}
-END_TEST
-
-START_TEST(an_upgrade_is_refused_while_another_shares)
-{
-    struct backend_ticket *a = lock_world_hold(w, "a", sh("A"));
-    struct backend_ticket *b = lock_world_hold(w, "a", sh("B"));
-    uint64_t fence = a->fence;
-    ck_assert_int_eq(convert(a, ex("A")), BACKEND_BUSY);
-    ck_assert_int_eq(a->mode, BACKEND_SHARED);
-    lock_world_release(w, b);
-    ck_assert_int_eq(convert(a, ex("A")), BACKEND_OK);
-    ck_assert_int_eq(a->mode, BACKEND_EXCLUSIVE);
-    ck_assert_uint_eq(a->fence, fence);
-    lock_world_refused(w, "a", sh("B"));
-}
-END_TEST
-
-START_TEST(a_downgrade_lets_in_the_readers_up_to_the_next_writer)
-{
-    struct backend_ticket *a = lock_world_hold(w, "a", ex("A"));
-    lock_world_wait(w, "a", sh("R1"));
-    lock_world_wait(w, "a", sh("R2"));
-    lock_world_wait(w, "a", ex("W"));
-    lock_world_wait(w, "a", sh("R3"));
-    g_string_truncate(w->log, 0);
-    ck_assert_int_eq(convert(a, sh("A")), BACKEND_OK);
-    lock_world_reported(w, "granted R1; granted R2; ");
-}
-END_TEST
-
-START_TEST(a_waiter_that_is_converted_keeps_its_place)
-{
-    struct backend_ticket *a = lock_world_hold(w, "a", sh("A"));
-    struct backend_ticket *b = lock_world_wait(w, "a", ex("B"));
-    lock_world_wait(w, "a", sh("C"));
-    g_string_truncate(w->log, 0);
-    ck_assert_int_eq(convert(b, ex("B2")), BACKEND_OK);
-    lock_world_reported(w, "");
-    ck_assert_int_eq(convert(b, sh("B3")), BACKEND_OK);
-    lock_world_reported(w, "granted B3; granted C; ");
-    ck_assert_uint_lt(a->fence, b->fence);
-}
-END_TEST
-
 START_TEST(a_conversion_keeps_the_token_and_what_is_not_given)
 {
     GBytes *meta = g_bytes_new_static("meta", 4), *content = g_bytes_new_static("text", 4);
@@ -209,83 +55,6 @@ START_TEST(a_conversion_keeps_the_token_and_what_is_not_given)
     ck_assert_ptr_eq(a->content, content);
     g_bytes_unref(meta);
     g_bytes_unref(content);
-}
-END_TEST
-
-START_TEST(what_is_set_is_replaced)
-{
-    GBytes *text = g_bytes_new_static("text", 4);
-    struct backend_claim claim = ex("A");
-    claim.meta = claim.content = text;
-    struct backend_ticket *a = lock_world_hold(w, "a", claim);
-    struct backend_change change = {.set = BACKEND_SET_META};
-    lockspace_set(a, &change);
-    ck_assert_ptr_null(lockspace_ticket_meta(a));
-    ck_assert_ptr_eq(a->content, text);
-    change.set = BACKEND_SET_CONTENT;
-    lockspace_set(a, &change);
-    ck_assert_ptr_null(a->content);
-    g_bytes_unref(text);
-}
-END_TEST
-
-START_TEST(a_lease_ends_at_its_deadline_and_not_before)
-{
-    lock_world_hold(w, "a", ex("A"));
-    lock_world_wait(w, "a", ex("B"));
-    g_string_truncate(w->log, 0);
-    ck_assert_int_eq(lockspace_next(w->space), WORLD_TTL);
-    w->now = WORLD_TTL - 1;
-    struct backend_claim longer = ex("C");
-    longer.ttl = 10 * WORLD_TTL;
-    lock_world_wait(w, "a", longer);
-    lock_world_reported(w, "wanted A; ");
-    lock_world_tick(w, WORLD_TTL - 1);
-    lock_world_reported(w, "");
-    lock_world_tick(w, WORLD_TTL);
-    lock_world_reported(w, "ended A expired; ended B expired; granted C; ");
-    lock_world_tick(w, WORLD_TTL);
-    lock_world_reported(w, "");
-}
-END_TEST
-
-START_TEST(a_grant_starts_a_new_term)
-{
-    struct backend_ticket *a = lock_world_hold(w, "a", ex("A"));
-    struct backend_claim claim = ex("B");
-    claim.due = 100;
-    struct backend_ticket *b = lock_world_wait(w, "a", claim);
-    g_string_truncate(w->log, 0);
-    lock_world_tick(w, 100);
-    lock_world_reported(w, "due B; ");
-    w->now = 700;
-    lock_world_release(w, a);
-    ck_assert(b->held);
-    ck_assert_int_eq(b->acquired, 700);
-    ck_assert_int_eq(b->deadline, 700 + WORLD_TTL);
-    ck_assert_int_eq(lockspace_next(w->space), 800);
-}
-END_TEST
-
-START_TEST(due_is_reported_once_until_renewed)
-{
-    struct backend_claim claim = ex("A");
-    claim.due = 300;
-    struct backend_ticket *a = lock_world_hold(w, "a", claim);
-    ck_assert_int_eq(lockspace_next(w->space), 300);
-    lock_world_tick(w, 299);
-    lock_world_reported(w, "");
-    lock_world_tick(w, 300);
-    lock_world_reported(w, "due A; ");
-    lock_world_tick(w, 900);
-    lock_world_reported(w, "");
-    ck_assert_int_eq(lockspace_next(w->space), WORLD_TTL);
-    lockspace_renew(w->space, 900, a, WORLD_TTL, 300);
-    ck_assert_int_eq(a->deadline, 900 + WORLD_TTL);
-    lock_world_tick(w, 1200);
-    lock_world_reported(w, "due A; ");
-    lockspace_renew(w->space, 1200, a, WORLD_TTL, 0);
-    ck_assert_int_eq(lockspace_next(w->space), 1200 + WORLD_TTL);
 }
 END_TEST
 
@@ -356,45 +125,6 @@ START_TEST(a_tick_handles_at_most_its_limit)
 }
 END_TEST
 
-START_TEST(a_claim_does_not_count_what_has_expired)
-{
-    lock_world_hold(w, "a", ex("A"));
-    w->now = WORLD_TTL;
-    lock_world_hold(w, "a", ex("B"));
-    lock_world_reported(w, "ended A expired; ");
-    lock_world_tick(w, WORLD_TTL);
-    lock_world_reported(w, "");
-}
-END_TEST
-
-START_TEST(what_has_expired_can_be_neither_renewed_nor_changed)
-{
-    struct backend_ticket *a = lock_world_hold(w, "a", ex("A"));
-    w->now = WORLD_TTL;
-    ck_assert_int_eq(convert(a, ex("A")), BACKEND_STALE);
-    ck_assert_int_eq(lockspace_rename(w->space, w->now, a, "b", NULL), BACKEND_STALE);
-    lock_world_reported(w, "");
-    lockspace_renew(w->space, w->now, a, WORLD_TTL, 0);
-    lock_world_reported(w, "ended A lost; ");
-    ck_assert_int_eq(lock_world_stat(w, "a").type, BACKEND_NOTHING);
-}
-END_TEST
-
-START_TEST(a_dead_waiter_is_not_granted_and_holds_nobody_up)
-{
-    struct backend_claim longer = ex("A");
-    longer.ttl = 10 * WORLD_TTL;
-    struct backend_ticket *a = lock_world_hold(w, "a", longer);
-    lock_world_wait(w, "a", ex("B"));
-    w->now = 1;
-    lock_world_wait(w, "a", ex("C"));
-    g_string_truncate(w->log, 0);
-    w->now = WORLD_TTL;
-    lock_world_release(w, a);
-    lock_world_reported(w, "ended B expired; granted C; ");
-}
-END_TEST
-
 START_TEST(an_ended_ticket_keeps_its_data)
 {
     GBytes *meta = g_bytes_new_static("meta", 4);
@@ -430,43 +160,6 @@ START_TEST(wanted_is_reported_to_blockers_and_to_not_too_many)
 }
 END_TEST
 
-START_TEST(a_revocation_needs_the_token_or_ends_all)
-{
-    struct backend_ticket *a = lock_world_hold(w, "a", sh("A"));
-    lock_world_hold(w, "a", sh("B"));
-    lock_world_wait(w, "a", ex("C"));
-    g_string_truncate(w->log, 0);
-    ck_assert_int_eq(lockspace_revoke(w->space, 0, "a", 99), BACKEND_STALE);
-    ck_assert_int_eq(lockspace_revoke(w->space, 0, "b", 1), BACKEND_MISSING);
-    ck_assert_int_eq(lockspace_revoke(w->space, 0, "a", a->fence), BACKEND_OK);
-    lock_world_reported(w, "ended A released; ");
-    lock_world_hold(w, "b", sh("A"));
-    lock_world_hold(w, "b", sh("B"));
-    ck_assert_int_eq(lockspace_revoke(w->space, 0, "a", 0), BACKEND_OK);
-    lock_world_reported(w, "ended B broken; granted C; ");
-    ck_assert_int_eq(lockspace_revoke(w->space, 0, "b", 0), BACKEND_OK);
-    lock_world_reported(w, "ended A broken; ended B broken; ");
-}
-END_TEST
-
-START_TEST(tokens_grow_whatever_happens_to_the_name)
-{
-    struct backend_ticket *a = lock_world_hold(w, "a", ex("A"));
-    ck_assert_uint_eq(a->fence, 1);
-    lock_world_release(w, a);
-    a = lock_world_hold(w, "a", ex("A"));
-    ck_assert_uint_gt(a->fence, 1);
-    lockspace_raise_fence(w->space, 1000);
-    lockspace_raise_fence(w->space, 10);
-    ck_assert_uint_eq(lockspace_next_fence(w->space), 1000);
-    struct backend_ticket *b = lock_world_hold(w, "b", ex("B"));
-    ck_assert_uint_eq(b->fence, 1000);
-    lock_world_release(w, b);
-    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "b", NULL), BACKEND_OK);
-    ck_assert_uint_gt(a->fence, 1000);
-}
-END_TEST
-
 /* Acquired in order, or scattered: 7919 has no divisor in common with MANY. */
 START_TEST(a_lease_among_very_many_takes_few_bytes)
 {
@@ -485,6 +178,108 @@ START_TEST(a_lease_among_very_many_takes_few_bytes)
 }
 END_TEST
 
+/* --- byte ranges, identities and deadlocks --- */
+
+static struct backend_claim with_handle(struct backend_claim claim, uint64_t handle)
+{
+    claim.handle = handle;
+    return claim;
+}
+
+START_TEST(grant_to_an_identity_can_move_a_waiter_past_another)
+{
+    /* B waits for both; C is only behind B, and passes it once its own lock owner holds what B waits for */
+    lock_world_hold(w, "a", lock_world_range("H", BACKEND_EXCLUSIVE, 1, 50, 59));
+    lock_world_wait(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 2, 50, 59));
+    lock_world_wait(w, "a", lock_world_range("B", BACKEND_EXCLUSIVE, 3, 0, 99));
+    lock_world_wait(w, "a", lock_world_range("C", BACKEND_EXCLUSIVE, 2, 0, 9));
+    g_string_truncate(w->log, 0);
+    lock_world_unlock(w, 1, 50, 59);
+    lock_world_reported(w, "granted A; granted C; ");
+}
+END_TEST
+
+START_TEST(a_lock_owner_keeps_its_first_handle)
+{
+    /* P passes B, which waits for it; C does not, whose handle is not the one by which P holds */
+    lock_world_hold(w, "a", lock_world_range("H", BACKEND_SHARED, 1, 50, 59));
+    lock_world_hold(w, "a", with_handle(lock_world_range("P", BACKEND_SHARED, 3, 30, 35), 6));
+    lock_world_wait(w, "a", lock_world_range("B", BACKEND_EXCLUSIVE, 2, 10, 59));
+    lock_world_wait(w, "a", with_handle(lock_world_claim("C", BACKEND_SHARED), 7));
+    g_string_truncate(w->log, 0);
+    lock_world_hold(w, "a", with_handle(lock_world_range("P", BACKEND_SHARED, 3, 40, 45), 7));
+    lock_world_reported(w, "absorbed P; ");
+    lock_world_hold(w, "a", with_handle(lock_world_claim("D", BACKEND_SHARED), 6));
+}
+END_TEST
+
+START_TEST(a_cycle_of_waiting_lock_owners_is_a_deadlock)
+{
+    struct backend_ticket *ticket;
+    lock_world_hold(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 9));
+    lock_world_hold(w, "b", lock_world_range("B", BACKEND_EXCLUSIVE, 2, 0, 9));
+    lock_world_hold(w, "c", lock_world_range("C", BACKEND_EXCLUSIVE, 3, 0, 9));
+    lock_world_wait(w, "b", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 0));
+    struct backend_ticket *b = lock_world_wait(w, "c", lock_world_range("B", BACKEND_SHARED, 2, 9, 9));
+    ck_assert_int_eq(lock_world_try(w, "a", lock_world_range("C", BACKEND_SHARED, 3, 5, 5), NULL), BACKEND_DEADLOCK);
+    lock_world_wait(w, "b", lock_world_range("D", BACKEND_SHARED, 4, 9, 9));
+    lock_world_release(w, b);
+    ck_assert_int_eq(lock_world_try(w, "a", lock_world_range("C", BACKEND_SHARED, 3, 5, 5), &ticket), BACKEND_QUEUED);
+}
+END_TEST
+
+START_TEST(a_cycle_through_the_order_of_waiting_is_a_deadlock)
+{
+    lock_world_hold(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 0));
+    lock_world_hold(w, "b", lock_world_range("B", BACKEND_EXCLUSIVE, 2, 0, 0));
+    lock_world_wait(w, "a", lock_world_range("C", BACKEND_EXCLUSIVE, 3, 0, 9)); /* waits for A */
+    lock_world_wait(w, "b", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 0)); /* A waits for B */
+    ck_assert_int_eq(lock_world_try(w, "a", lock_world_range("B", BACKEND_EXCLUSIVE, 2, 5, 5), NULL), BACKEND_DEADLOCK);
+}
+END_TEST
+
+START_TEST(a_thread_that_waits_is_no_cycle_for_another_of_its_lock_owner)
+{
+    lock_world_hold(w, "a", lock_world_range("H", BACKEND_EXCLUSIVE, 1, 50, 59));
+    lock_world_wait(w, "a", lock_world_range("A1", BACKEND_EXCLUSIVE, 2, 50, 59));
+    lock_world_wait(w, "a", lock_world_range("B", BACKEND_EXCLUSIVE, 3, 0, 99));
+    lock_world_wait(w, "a", lock_world_range("A2", BACKEND_EXCLUSIVE, 2, 0, 9));
+}
+END_TEST
+
+START_TEST(flocks_are_not_searched_for_deadlocks)
+{
+    lock_world_hold(w, "a", ex("A"));
+    lock_world_hold(w, "b", ex("B"));
+    lock_world_wait(w, "b", ex("A"));
+    lock_world_wait(w, "a", ex("B"));
+    lock_world_wait(w, "a", lock_world_range("C", BACKEND_EXCLUSIVE, 1, 0, 0));
+}
+END_TEST
+
+START_TEST(a_lock_owner_has_a_limited_number_of_ranges)
+{
+    struct backend_claim one = lock_world_range("A", BACKEND_SHARED, 1, 0, 0);
+    uint64_t count = 0;
+    while (lock_world_try(w, "a", one, NULL) == BACKEND_OK) {
+        ck_assert_uint_le(++count, 100000);
+        one.start = one.end += 10;
+    }
+    ck_assert_uint_ge(count, 1000);
+    ck_assert_int_eq(lock_world_try(w, "a", one, NULL), BACKEND_QUOTA);
+    lock_world_hold(w, "a", lock_world_range("B", BACKEND_SHARED, 2, 0, 9));
+    /* what is given back may be had again, in as many parts */
+    lock_world_unlock(w, 1, 0, 100);
+    lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 0, 100));
+    while (lock_world_try(w, "a", one, NULL) == BACKEND_OK) {
+        one.start = one.end += 10;
+    }
+    ck_assert_int_eq(lockspace_release_range(w->space, 0, lock_world_of(w, 1), 50, 50), BACKEND_QUOTA);
+    lock_world_unlock(w, 1, 0, BACKEND_RANGE_MAX);
+    lock_world_hold(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 10, BACKEND_RANGE_MAX));
+}
+END_TEST
+
 #define SCENARIO(name) tcase_add_test(tcase, name)
 
 int main(void)
@@ -492,31 +287,20 @@ int main(void)
     Suite *suite = suite_create("lockspace");
     TCase *tcase = tcase_create("lockspace");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    SCENARIO(a_lock_exists_exactly_while_it_is_held);
-    SCENARIO(a_refusal_names_the_holder);
-    SCENARIO(a_writer_is_not_starved_by_readers);
-    SCENARIO(a_run_of_shared_waiters_is_granted_together);
-    SCENARIO(a_writer_that_gives_up_lets_the_readers_behind_it_in);
-    SCENARIO(waiters_are_served_in_their_order);
-    SCENARIO(an_upgrade_is_refused_while_another_shares);
-    SCENARIO(a_downgrade_lets_in_the_readers_up_to_the_next_writer);
-    SCENARIO(a_waiter_that_is_converted_keeps_its_place);
     SCENARIO(a_conversion_keeps_the_token_and_what_is_not_given);
-    SCENARIO(what_is_set_is_replaced);
-    SCENARIO(a_lease_ends_at_its_deadline_and_not_before);
-    SCENARIO(a_grant_starts_a_new_term);
-    SCENARIO(due_is_reported_once_until_renewed);
     SCENARIO(holder_that_renews_loses_nothing_to_a_late_tick);
     SCENARIO(holder_that_does_not_renew_ends_when_that_is_known);
     SCENARIO(a_tick_handles_at_most_its_limit);
-    SCENARIO(a_claim_does_not_count_what_has_expired);
-    SCENARIO(what_has_expired_can_be_neither_renewed_nor_changed);
-    SCENARIO(a_dead_waiter_is_not_granted_and_holds_nobody_up);
     SCENARIO(an_ended_ticket_keeps_its_data);
     SCENARIO(wanted_is_reported_to_blockers_and_to_not_too_many);
-    SCENARIO(a_revocation_needs_the_token_or_ends_all);
-    SCENARIO(tokens_grow_whatever_happens_to_the_name);
     tcase_add_loop_test(tcase, a_lease_among_very_many_takes_few_bytes, 0, 2);
+    SCENARIO(grant_to_an_identity_can_move_a_waiter_past_another);
+    SCENARIO(a_lock_owner_keeps_its_first_handle);
+    SCENARIO(a_cycle_of_waiting_lock_owners_is_a_deadlock);
+    SCENARIO(a_cycle_through_the_order_of_waiting_is_a_deadlock);
+    SCENARIO(a_thread_that_waits_is_no_cycle_for_another_of_its_lock_owner);
+    SCENARIO(flocks_are_not_searched_for_deadlocks);
+    SCENARIO(a_lock_owner_has_a_limited_number_of_ranges);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
