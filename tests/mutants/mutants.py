@@ -199,7 +199,7 @@ class Judge:
     def runs(self, mutant):
         """What may find that mutant, as (layer, name, program, options), layer by layer, the likeliest by its time first."""
         for layer in self.arguments.layers:
-            chosen, spent = [], 0
+            chosen, began = [], time.monotonic()
             for name in self.names:
                 program, *options = name.split("|")
                 reach = self.reach(mutant, name, program, options) if self.layer(program) == layer else 0
@@ -207,9 +207,8 @@ class Judge:
                     likely = 0.1 + reach + 4 * self.kills[mutant.file, name] + self.kills[mutant.room, name]
                     chosen.append((-likely / (1 + self.seconds[name]), name, program, options))
             for _, name, program, options in sorted(chosen):
-                if layer != "simulator" and spent + self.seconds[name] > self.arguments.budget:
+                if layer != "simulator" and time.monotonic() - began + self.seconds[name] > self.arguments.budget:
                     continue
-                spent += self.seconds[name]
                 if layer == "simulator":
                     options[3] = str(self.arguments.worlds // len(chosen))
                 yield layer, name, program, options
@@ -218,11 +217,11 @@ class Judge:
         """How it fails, and what it says then; an empty string if it passes."""
         seconds = self.seconds[key] * (int(options[3]) / MEASURED if layer == "simulator" else 1)
         began = time.monotonic()
-        failure, line = self.tree.run(command, 10 + 10 * seconds, directory, **BOUNDED)
+        failure, line = self.tree.run(command, 10 + 4 * seconds, directory, **BOUNDED)
         if not failure and layer != "simulator":
             self.seconds[key] = min(self.seconds[key], time.monotonic() - began)
         if failure == "hung" or (failure and seconds > 1 and layer != "simulator"):  # or was it the machine?
-            failure, line = self.tree.run(command, 10 + 10 * seconds, directory, **BOUNDED)
+            failure, line = self.tree.run(command, 10 + 4 * seconds, directory, **BOUNDED)
         return failure, line
 
     def remember(self, file, key):
