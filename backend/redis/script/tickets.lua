@@ -11,7 +11,7 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local names = redis.call('ZRANGEBYLEX', LIST, a.after == '' and '-' or '(' .. a.after, '+', 'LIMIT', 0, a.max)
 local result, fields = {#names == a.max and names[#names] or ''}, {}
 for i, name in ipairs(names) do fields[i] = 's:' .. name end
-local ids = #names > 0 and redis.call('HMGET', INFO, unpack(fields)) or {}
+local ids = #names > 0 and redis.call('HMGET', INFO, unpack(fields))
 for i, name in ipairs(names) do
   local id = ids[i]
   local deadline = id and redis.call('ZSCORE', TERM, id)
