@@ -39,6 +39,16 @@ START_TEST(reboot_gives_leases_a_full_term)
 }
 END_TEST
 
+START_TEST(term_that_was_set_is_there_after_a_crash)
+{
+    struct contract_log log = {0};
+    struct backend_renewal renewal = {.ticket = contract_get("a", BACKEND_LEASE, &log), .ttl = 2 * CONTRACT_LONG};
+    backend_renew(contract_backend, &renewal, 1);
+    local_crash();
+    ck_assert_int_eq(contract_stat("a").ttl, 2 * CONTRACT_LONG);
+}
+END_TEST
+
 /* Less or more than by CLOCK_BOOTTIME alone. */
 static int64_t wall_step;
 static uint64_t wall_stands; /* what fencing tokens begin at; 0: the clock */
@@ -826,6 +836,7 @@ static Suite *local_suite(void)
     tcase_add_checked_fixture(boots, local_setup, contract_teardown);
     tcase_set_timeout(boots, 30);
     tcase_add_test(boots, reboot_gives_leases_a_full_term);
+    tcase_add_test(boots, term_that_was_set_is_there_after_a_crash);
     tcase_add_loop_test(boots, reboot_after_the_wall_clock_was_set_leaves_leases_their_age, 0, 2);
     tcase_add_test(boots, handle_locks_end_with_their_host);
     tcase_add_test(boots, reboot_brings_back_what_would_have_expired);
