@@ -146,7 +146,7 @@ class Tree:
             source = os.path.join(directory, file)
             text = read(os.path.join(self.sources, file))
         write(source, text)
-        made = subprocess.run([self.compiler[0], "-iquote", directory, *self.compiler[1:], "-O0", "-w", "-c", source, "-o",
+        made = subprocess.run([self.compiler[0], "-iquote", directory, *self.compiler[1:], "-O0", "-c", source, "-o",
                                source[:-2] + ".o"], cwd=self.root, capture_output=True)
         return None if made.returncode else source[:-2] + ".o"
 
