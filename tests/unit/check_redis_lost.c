@@ -61,6 +61,26 @@ START_TEST(lost_message_costs_each_waiter_no_more_than_a_heartbeat)
 }
 END_TEST
 
+START_TEST(claim_whose_answer_is_lost_is_granted_once)
+{
+    struct hosts_record *holder = hosts_get(1, "L", HOSTS_LONG),
+                        *waiter = hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    uint64_t fence;
+
+    relay_lose(proxy, "granted", 1, true);
+    fence = holder->ticket->fence;
+    hosts_release(holder);
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert_uint_eq(relay_lost(proxy), 1);
+    ck_assert_uint_gt(waiter->ticket->fence, fence);
+    hosts_pass(100);
+    ck_assert_uint_eq(waiter->granted, 1);
+    ck_assert_int_eq(hosts_stat(1, "L").holders, 1);
+    hosts_release(waiter);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
 /* It is listed to see whether something was left over, and what its names are: nobody knows then. */
 static const char *const unheard[] = {"after", "names"};
 
@@ -220,6 +240,7 @@ int main(void)
     tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, lost_message_costs_each_waiter_no_more_than_a_heartbeat);
+    tcase_add_test(tcase, claim_whose_answer_is_lost_is_granted_once);
     tcase_add_test(tcase, revocation_that_a_key_of_another_type_keeps_from_being_noted_ends_nobody);
     tcase_add_test(tcase, revocation_ends_nobody_who_came_after_its_request);
     tcase_add_loop_test(tcase, claim_that_crosses_an_unlock_of_its_lock_owner_holds_what_is_reported, 0, 2);
