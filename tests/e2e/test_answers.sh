@@ -6,7 +6,7 @@
 . "$(dirname "$0")/redis.sh"
 
 [ -n "$PYTHON" ] || skip_all "no python3"
-export ANSWERS_ROUNDS=${E2E_ROUNDS:-400}
+export ANSWERS_ROUNDS=${E2E_ROUNDS:-150}
 
 never_wrong() { # STORE MOUNTPOINT…
     local store=$1 name wrong rounds
