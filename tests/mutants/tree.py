@@ -16,7 +16,7 @@ import threading
 import time
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-FLAGS = ("-O1 -g0 -Werror=incompatible-pointer-types -Werror=int-conversion "
+FLAGS = ("-O1 -g0 -Werror=incompatible-pointer-types -Werror=int-conversion -Werror=discarded-qualifiers "
          "-Werror=implicit-function-declaration")
 FAILED = re.compile(rb"^not ok.*|^seed \d+: .*|.*AddressSanitizer.*", re.M)
 CRASHED = re.compile(rb"signal (6|7|8|11)\b|status 134|AddressSanitizer")
