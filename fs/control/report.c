@@ -99,7 +99,7 @@ char *report_holders(struct fs *fs, const struct node *node, const struct backen
             report_add_hold(fs, text, hold);
         }
     }
-    if (!text->len && info && info->type == BACKEND_LOCK && meta_decode(info->meta, &meta)) {
+    if (!text->len && meta_decode(info->meta, &meta)) {
         report_add_holder(text, meta.host, meta.pid, meta.command, meta.uid);
     }
     if (!text->len) {
