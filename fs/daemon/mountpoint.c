@@ -294,7 +294,12 @@ int mountpoint_lock(dev_t byte, char *error, size_t error_size)
     if (result == 0) {
         return fd;
     }
-    snprintf(error, error_size, "cannot lock %s: %s", SWITCH_LOCK, g_strerror(-result));
+    if (result == -EAGAIN) {
+        snprintf(error, error_size,
+                 "another daemon has been replacing a mount for 20 s: see with fuser -v %s which one", SWITCH_LOCK);
+    } else {
+        snprintf(error, error_size, "cannot lock %s: %s", SWITCH_LOCK, g_strerror(-result));
+    }
     if (fd >= 0) {
         close(fd);
     }
@@ -307,7 +312,8 @@ int mountpoint_stage(char *error, size_t error_size)
     while (lock >= 0 && umount2(MOUNTPOINT_STAGE, MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
         /* of a daemon that was killed */
     }
-    if (lock >= 0 && mkdir(MOUNTPOINT_STAGE, 0700) < 0 && errno != EEXIST) {
+    if (lock >= 0 && ((mkdir(MOUNTPOINT_STAGES, 0700) < 0 && errno != EEXIST) ||
+                      (mkdir(MOUNTPOINT_STAGE, 0700) < 0 && errno != EEXIST))) {
         int result = -errno;
         snprintf(error, error_size, "cannot make the directory %s: %s", MOUNTPOINT_STAGE, g_strerror(-result));
         close(lock);
@@ -324,6 +330,7 @@ int mountpoint_unstage(int lock, bool mounted)
         umount2(MOUNTPOINT_STAGE, MNT_DETACH | UMOUNT_NOFOLLOW);
     }
     rmdir(MOUNTPOINT_STAGE);
+    rmdir(MOUNTPOINT_STAGES);
     close(lock);
     return result;
 }

@@ -30,7 +30,8 @@ int mountpoint_lock(dev_t byte, char *error, size_t error_size);
  * mount is there, it returns a descriptor of it, detached.  mountpoint_replace moves that mount to `path`, where a dead
  * one is, and removes the dead mount.  `path` never shows the directory below.  Before Linux 6.5 the new mount covers
  * the dead one, which stays.  Or -errno; with one line in `error` where there is one. */
-#define MOUNTPOINT_STAGE "/run/leasefs.stage"
+#define MOUNTPOINT_STAGE MOUNTPOINT_STAGES "/mount"
+#define MOUNTPOINT_STAGES "/run/leasefs.stage" /* mode 0700, so that no user can have the mount open */
 int mountpoint_stage(char *error, size_t error_size);
 int mountpoint_unstage(int lock, bool mounted);
 int mountpoint_replace(int tree, const char *path, char *error, size_t error_size);

@@ -266,7 +266,8 @@ int takeover_switch(struct takeover *t, int tree, int connection, int manager, c
         result = takeover_lock(t, error, error_size);
     }
     if (result == 0) {
-        const struct undo_mounts mounts = {t->path, t->root, copy, tree, connection, t->pidfd, t->pid, manager};
+        const struct undo_mounts mounts = {t->path,  t->root, copy,    tree,   connection,
+                                           t->pidfd, t->pid,  manager, t->lock};
         result = undo_start(&mounts, &t->undo);
         result = result < 0 ? result : takeover_exchange(t, tree);
     }

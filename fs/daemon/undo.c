@@ -132,6 +132,7 @@ static void G_GNUC_NORETURN undo_child(const struct undo_mounts *m, int socket, 
     }
     syscall(SYS_pidfd_send_signal, m->daemon, TAKEOVER_UNDONE, NULL, 0);
     send(socket, "", 1, MSG_NOSIGNAL);
+    close(m->lock); /* a caller with a directory of the new mount may keep us here */
     undo_serve(m->connection);
     _exit(EXIT_FAILURE);
 }

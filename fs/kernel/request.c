@@ -119,7 +119,8 @@ void request_sleep(struct request *r, clock_ms when, request_step *answer, reque
 void request_wake_due(struct fs *fs)
 {
     struct request *r;
-    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= clock_now()) {
+    clock_ms now = clock_now(); /* one that sleeps again waits for the alarm, so that the loop serves others first */
+    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= now) {
         request_resume(r, BACKEND_OK);
     }
     request_set_alarm(fs);

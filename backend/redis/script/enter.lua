@@ -128,7 +128,7 @@ local function remove_notes_of_the_gone()
   end
 end
 
--- At each power of two.  So there are at most twice as many notes as mounts, or 16.
+-- At each power of two.  So there are at most 16 notes, or twice as many as there ever were mounts at once.
 local function has_doubled(count) return type(count) == 'number' and count >= 16 and math.frexp(count) == 0.5 end
 
 note_format(STORE, a.about)
