@@ -231,11 +231,12 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 static bool ops_is_meant(struct request *r)
 {
     struct node *node = r->node;
-    bool unused = LIST_EMPTY(&node->handles);
-    if (unused) {
+    bool gone = LIST_EMPTY(&node->handles) && !node->hashed; /* the kernel may keep that there is no such name */
+    bool meant = openings_check_open(r->fs->openings, fuse_req_ctx(r->req)->pid, node, gone);
+    if (meant) {
         tree_attach(r->fs->tree, node); /* its lock has ended since it was looked up */
     }
-    return openings_check_open(r->fs->openings, fuse_req_ctx(r->req)->pid, node, unused && !node->hashed);
+    return meant;
 }
 
 static void ops_try_open(struct request *r)

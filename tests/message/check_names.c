@@ -654,6 +654,23 @@ START_TEST(opener_of_a_name_that_goes_again_and_again_is_sent_back_once)
 }
 END_TEST
 
+START_TEST(opener_of_a_name_that_the_kernel_may_keep_as_missing_is_sent_back)
+{
+    uint64_t node = lease_of(alice, "L");
+    w->pid = bob;
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), node);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    ck_assert(!wire_exists(w, "L"));
+    w->pid = bob; /* what he would hold by that file, nobody would find or remove by its name */
+    ck_assert_int_eq(wire_result(w, wire_open(w, node, O_WRONLY)), ESTALE);
+    ck_assert(!wire_exists(w, "L"));
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), 0);
+    ck_assert(wire_exists(w, "L"));
+}
+END_TEST
+
 START_TEST(opener_that_was_sent_back_opens_what_it_found_though_the_name_is_anothers_by_then)
 {
     pid_t openers[2] = {bob, wire_child(w)};
@@ -1068,6 +1085,7 @@ int main(void)
     tcase_add_test(cases, renamed_lease_is_opened_by_all_that_look_it_up_together);
     tcase_add_test(cases, opener_on_its_way_by_the_old_name_is_sent_back_once);
     tcase_add_test(cases, opener_of_a_name_that_goes_again_and_again_is_sent_back_once);
+    tcase_add_test(cases, opener_of_a_name_that_the_kernel_may_keep_as_missing_is_sent_back);
     tcase_add_test(cases, opener_that_was_sent_back_opens_what_it_found_though_the_name_is_anothers_by_then);
     tcase_add_loop_test(cases, opener_that_is_held_up_is_sent_back_once, 0, 2);
     tcase_add_test(cases, opener_that_does_not_come_back_holds_up_no_rename);
