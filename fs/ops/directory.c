@@ -366,6 +366,14 @@ static void directory_fetched(void *arg, enum backend_result result, const struc
         request_reply(r, result == BACKEND_MISSING ? -ENOENT : -EIO);
         return;
     }
+    uint64_t listed = directory_is_listed(r);
+    if (listed >= cursor->first + count && count > 0) {
+        /* After a seekdir to further on. */
+        g_strlcpy(cursor->after, entries[count - 1].name, sizeof cursor->after);
+        cursor->first += count;
+        request_sleep(r, clock_now() + 1, directory_read_on, request_reply_interrupted);
+        return;
+    }
     cursor->names = g_ptr_array_new_full((guint)count, g_free);
     cursor->types = g_array_sized_new(FALSE, FALSE, sizeof(enum backend_type), (guint)count);
     for (size_t i = 0; i < count; i++) {
@@ -374,13 +382,7 @@ static void directory_fetched(void *arg, enum backend_result result, const struc
     }
     cursor->next = cursor->first;
     directory_keep(r->fs, cursor);
-    uint64_t listed = directory_is_listed(r);
-    if (listed >= cursor->first + count && count > 0) {
-        /* After a seekdir to further on. */
-        request_sleep(r, clock_now() + 1, directory_read_on, request_reply_interrupted);
-    } else {
-        directory_reply(r, MIN(listed, cursor->first + count));
-    }
+    directory_reply(r, MIN(listed, cursor->first + count));
 }
 
 static void directory_fetch(struct request *r, size_t max)

@@ -919,6 +919,42 @@ static void directory_closed(uint64_t fh)
     ck_assert_int_eq(wire_result(w, wire_send(w, FUSE_RELEASEDIR, FUSE_ROOT_ID, &release, sizeof release, NULL, 0)), 0);
 }
 
+/* More than the daemon keeps names of. */
+enum { MANY_DIRECTORIES = 300 };
+
+static void open_many(uint64_t *ret_directories)
+{
+    for (int i = 0; i < MANY_DIRECTORIES; i++) {
+        ret_directories[i] = directory_opened();
+    }
+}
+
+static void close_many(const uint64_t *directories)
+{
+    for (int i = 0; i < MANY_DIRECTORIES; i++) {
+        directory_closed(directories[i]);
+    }
+}
+
+START_TEST(many_who_seek_far_into_a_directory_at_once_all_come_to_its_end)
+{
+    uint64_t directories[MANY_DIRECTORIES], far[MANY_DIRECTORIES];
+    lease_of(alice, "A");
+    open_many(directories);
+    for (int i = 0; i < MANY_DIRECTORIES; i++) {
+        far[i] = read_directory_at(directories[i], UINT64_C(1) << 40);
+        ck_assert(wire_waits(w, far[i]));
+    }
+    unsigned lists = fake_backend_count(w->fake, FAKE_LIST);
+    wire_advance(w, 1);
+    for (int i = 0; i < MANY_DIRECTORIES; i++) {
+        ck_assert_uint_eq(bytes_listed(far[i]), 0);
+    }
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_LIST), lists + MANY_DIRECTORIES);
+    close_many(directories);
+}
+END_TEST
+
 /* READDIRPLUS of the top, from its beginning. */
 static uint64_t list_with_attributes(uint64_t fh)
 {
@@ -1095,6 +1131,7 @@ int main(void)
     tcase_add_test(cases, number_of_a_node_is_free_when_the_kernel_was_notified_of_its_end);
     tcase_add_test(cases, answer_that_cannot_wait_for_an_invalidation_makes_the_kernel_look_again);
     tcase_add_test(cases, seek_far_into_a_directory_leaves_the_loop_to_others_and_may_be_interrupted);
+    tcase_add_test(cases, many_who_seek_far_into_a_directory_at_once_all_come_to_its_end);
     tcase_add_test(cases, listing_has_the_attributes_of_leases_and_is_a_look_up_of_each);
     tcase_add_test(cases, attributes_of_what_was_made_are_kept_for_a_tick_where_the_kernel_checks_permissions);
     tcase_add_loop_test(cases, attributes_from_a_listing_are_invalidated_when_they_change, 0, 4);
