@@ -24,7 +24,7 @@
 enum { DIRECTORY_AFTER_SELF = 1, DIRECTORY_AFTER_PARENT = 2 };
 
 /* An open directory.  Offset 2 + n is after the nth name that was returned.  The last
- * batch of names is kept, because the kernel may go back in it. */
+ * batch of names is kept for the next reply, and because the kernel may go back in it. */
 struct directory_cursor {
     LIST_ENTRY(directory_cursor) link;
     TAILQ_ENTRY(directory_cursor) kept; /* in fs->kept_cursors */
@@ -32,7 +32,7 @@ struct directory_cursor {
     GPtrArray *names; /* NULL: none */
     GArray *types;
     uint64_t first;                 /* how many names were returned before this batch, */
-    uint64_t next;                  /* and how many with what the kernel got of it */
+    uint64_t from;                  /* and before the last reply, in which the kernel may go back */
     char after[NAME_BYTES_MAX + 1]; /* the last name before this batch; "": none */
 };
 
@@ -227,12 +227,13 @@ static void directory_unkeep(struct fs *fs, struct directory_cursor *cursor)
 
 static void directory_keep(struct fs *fs, struct directory_cursor *cursor)
 {
+    directory_unkeep(fs, cursor);
     TAILQ_INSERT_HEAD(&fs->kept_cursors, cursor, kept);
     cursor->is_kept = true;
     if (++fs->kept_count > DIRECTORY_KEPT_MAX) {
         struct directory_cursor *last = TAILQ_LAST(&fs->kept_cursors, directory_cursor_queue);
         directory_unkeep(fs, last);
-        directory_drop(last, last->next - last->first);
+        directory_drop(last, last->from - last->first);
     }
 }
 
@@ -337,11 +338,11 @@ static void directory_reply(struct request *r, uint64_t listed)
     struct fs *fs = r->fs;
     struct directory_reply reply = {.r = r, .buffer = g_malloc(r->read.size + 1), .known = g_ptr_array_new()};
     bool room = directory_add_dots(&reply);
-    cursor->next = listed;
-    while (room && cursor->next < cursor->first + directory_length(cursor)) {
-        room = directory_add_name(&reply, cursor->next - cursor->first);
-        cursor->next += room;
+    cursor->from = listed;
+    for (uint64_t n = listed - cursor->first; room && n < directory_length(cursor); n++) {
+        room = directory_add_name(&reply, n);
     }
+    directory_keep(fs, cursor);
     if (!request_reply_buffer(r, reply.buffer, reply.used)) {
         for (guint i = 0; i < reply.known->len; i++) {
             tree_forget(fs->tree, reply.known->pdata[i], 1);
@@ -380,8 +381,6 @@ static void directory_fetched(void *arg, enum backend_result result, const struc
         g_ptr_array_add(cursor->names, g_strdup(entries[i].name));
         g_array_append_val(cursor->types, entries[i].type);
     }
-    cursor->next = cursor->first;
-    directory_keep(r->fs, cursor);
     directory_reply(r, MIN(listed, cursor->first + count));
 }
 

@@ -864,10 +864,15 @@ START_TEST(answer_that_cannot_wait_for_an_invalidation_makes_the_kernel_look_aga
 END_TEST
 
 /* READDIR of the top, where the kernel has sought to this offset. */
+static uint64_t read_some_of_directory_at(uint64_t fh, uint64_t offset, uint32_t size)
+{
+    struct fuse_read_in in = {.fh = fh, .offset = offset, .size = size};
+    return wire_send(w, FUSE_READDIR, FUSE_ROOT_ID, &in, sizeof in, NULL, 0);
+}
+
 static uint64_t read_directory_at(uint64_t fh, uint64_t offset)
 {
-    struct fuse_read_in in = {.fh = fh, .offset = offset, .size = 4096};
-    return wire_send(w, FUSE_READDIR, FUSE_ROOT_ID, &in, sizeof in, NULL, 0);
+    return read_some_of_directory_at(fh, offset, 4096);
 }
 
 static size_t bytes_listed(uint64_t requested)
@@ -952,6 +957,38 @@ START_TEST(many_who_seek_far_into_a_directory_at_once_all_come_to_its_end)
     }
     ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_LIST), lists + MANY_DIRECTORIES);
     close_many(directories);
+}
+END_TEST
+
+/* The first name of such an answer. */
+static char *first_listed(uint64_t requested)
+{
+    ck_assert_uint_ge(bytes_listed(requested), FUSE_NAME_OFFSET);
+    const struct fuse_dirent *first = wire_data(w, requested, NULL);
+    return g_strndup(first->name, first->namelen);
+}
+
+/* As with a small buffer of the caller's: it has taken less than it was sent. */
+START_TEST(listing_goes_back_in_its_last_reply_though_many_others_have_listed_meanwhile)
+{
+    uint64_t directories[MANY_DIRECTORIES], nodes[26];
+    for (int i = 0; i < 26; i++) {
+        nodes[i] = lease_of(alice, (char[]){(char)('A' + i), '\0'});
+    }
+    uint64_t fh = directory_opened();
+    ck_assert_uint_eq(bytes_listed(read_some_of_directory_at(fh, 0, 200)), 192); /* ".", ".." and A to D */
+    ck_assert_uint_eq(bytes_listed(read_directory_at(fh, 6)), UINT64_C(22) * 32);
+    open_many(directories);
+    for (int i = 0; i < MANY_DIRECTORIES; i++) {
+        ck_assert_uint_gt(bytes_listed(read_directory_at(directories[i], 0)), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(wire_result(w, wire_setxattr(w, nodes[i], "user.lease.break", "1")), 0);
+    }
+    g_autofree char *next = first_listed(read_directory_at(fh, 12));
+    ck_assert_str_eq(next, "K");
+    close_many(directories);
+    directory_closed(fh);
 }
 END_TEST
 
@@ -1132,6 +1169,7 @@ int main(void)
     tcase_add_test(cases, answer_that_cannot_wait_for_an_invalidation_makes_the_kernel_look_again);
     tcase_add_test(cases, seek_far_into_a_directory_leaves_the_loop_to_others_and_may_be_interrupted);
     tcase_add_test(cases, many_who_seek_far_into_a_directory_at_once_all_come_to_its_end);
+    tcase_add_test(cases, listing_goes_back_in_its_last_reply_though_many_others_have_listed_meanwhile);
     tcase_add_test(cases, listing_has_the_attributes_of_leases_and_is_a_look_up_of_each);
     tcase_add_test(cases, attributes_of_what_was_made_are_kept_for_a_tick_where_the_kernel_checks_permissions);
     tcase_add_loop_test(cases, attributes_from_a_listing_are_invalidated_when_they_change, 0, 4);
