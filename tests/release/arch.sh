@@ -36,10 +36,10 @@ try() { # ARCHITECTURE
     [ "$1" != s390x ] || tests="plain_programs='$STORED'"
     say "$1: the tests"
     in_root sh -c "cd /src/$1 && CK_TIMEOUT_MULTIPLIER=20 make -j2 -k check-plain $tests LOG_COMPILER=${EMULATOR[$1]}" >>"$log" 2>&1 || true
-    failed=$(grep -rhE '^:test-result: (FAIL|ERROR)' "$ROOT/src/$1/tests" --include='*.trs' | grep -vE "$KNOWN|exited with status 1$" || true)
+    failed=$(grep -rhE '^(FAIL|ERROR): ' "$ROOT/src/$1/tests" --include='*.log' | grep -vE "$KNOWN|exited with status 1$" || true)
     grep -rhE '^:test-result: ' "$ROOT/src/$1/tests" --include='*.trs' | sort | cut -d ' ' -f 2 | uniq -c
     [ -z "$failed" ] || die "$failed"
-    grep -rqE '^:test-result: PASS .*journal_of_a_machine_with_another_byte_order' "$ROOT/src/$1/tests" --include='*.trs' || die "the tests did not run"
+    grep -rqE '^PASS: .*journal_of_a_machine_with_another_byte_order' "$ROOT/src/$1/tests" --include='*.log' || die "the tests did not run"
 }
 
 inside() {
