@@ -150,7 +150,7 @@ class Judge:
         for program in programs:  # case by case, where no slow server is started for each
             if program.startswith("tests/contract/"):
                 cheap = re.search("memory|local|redis|redlock", program)
-                self.names += [f"{program}|CK_RUN_CASE={case}" for case in tree.cases()] if cheap else [program]
+                self.names += [f"{program}|CK_RUN_CASE={case}" for case in tree.cases(program)] if cheap else [program]
         self.names += [f"{SIMULATOR}|-s|{store}|-n|{MEASURED}|-o|300|-q|-j|1" for store in sorted({s for r in ROOMS.values() for s in r[0]})]
         self.names += sorted({script for room in rooms for script in self.scripts(room)})
         self.names = [name for name in self.names if self.layer(name) in layers]

@@ -116,10 +116,11 @@ class Tree:
         return subprocess.run(["make", "-s", f"-j{self.jobs}"] + targets, cwd=self.root, capture_output=True, text=True,
                               check=True).stdout
 
-    def cases(self):
-        """The names of the contract tests' cases."""
-        folder = os.path.join(self.root, "tests/contract")
-        return sorted({case for file in os.listdir(folder) if file.endswith(".c")
+    def cases(self, program):
+        """The names of the cases of a contract test: those that all have, and its own."""
+        folder, linked = os.path.join(self.root, "tests/contract"), " ".join(self.links[program])
+        others = {os.path.basename(p) + ".c" for p in self.programs() if os.path.basename(p) + ".o" not in linked}
+        return sorted({case for file in os.listdir(folder) if file.endswith(".c") and file not in others
                        for case in re.findall(r'tcase_create\("(.*?)"\)', read(os.path.join(folder, file)))})
 
     def programs(self):
