@@ -271,6 +271,27 @@ START_TEST(content_that_has_ended_takes_no_room)
 }
 END_TEST
 
+START_TEST(statfs_shows_what_its_caller_may_still_have)
+{
+    static const struct {
+        uid_t uid;
+        uint64_t names, blocks;
+    } callers[] = {{1000, 7, 3}, {1001, 8, 3}, {0, UINT32_MAX, UINT32_MAX}};
+    quota_free(w->fs->quota);
+    w->fs->quota = quota_new(8, 3 * 4096);
+    w->uid = 1000;
+    wire_created(w, "L", O_RDWR | O_EXCL);
+    for (size_t i = 0; i < G_N_ELEMENTS(callers); i++) {
+        w->uid = callers[i].uid;
+        uint64_t got = wire_send(w, FUSE_STATFS, FUSE_ROOT_ID, NULL, 0, NULL, 0);
+        ck_assert_int_eq(wire_result(w, got), 0);
+        const struct fuse_statfs_out *out = wire_data(w, got, NULL);
+        ck_assert_uint_eq(out->st.ffree, callers[i].names);
+        ck_assert_uint_eq(out->st.bfree, callers[i].blocks);
+    }
+}
+END_TEST
+
 /* While a thread of its process waits for other bytes. */
 START_TEST(what_is_got_after_all_was_given_up_shows_nothing_of_before)
 {
@@ -332,6 +353,7 @@ int main(void)
     tcase_add_test(cases, strangers_content_goes_on_with_nobody);
     tcase_add_test(cases, what_is_had_through_another_users_file_goes_on_with_nothing_of_ones_own);
     tcase_add_test(cases, content_that_has_ended_takes_no_room);
+    tcase_add_test(cases, statfs_shows_what_its_caller_may_still_have);
     tcase_add_test(cases, what_is_got_after_all_was_given_up_shows_nothing_of_before);
     tcase_add_test(cases, lease_that_its_store_has_forgotten_is_written);
     return check_main(suite);
