@@ -657,6 +657,7 @@ static void fault_nodes_end(void *arg)
         return;
     }
     fault_part(fault, false);
+    judge_trouble(faults.judge, world_now(), JUDGE_FEWER, JUDGE_ALL, NULL, false);
     user_tell("*** it is over: %s", fault_table[fault->kind].name);
     g_free(fault);
 }
@@ -727,6 +728,13 @@ static void fault_of_busy_nodes(const struct act *act, unsigned index)
     world_after(act->duration, fault_nodes_have_time, NULL);
 }
 
+/* fault_nodes_end ends it. */
+static void fault_begin(struct fault_nodes *fault)
+{
+    judge_trouble(faults.judge, world_now(), JUDGE_FEWER, JUDGE_ALL, NULL, true);
+    fault_part(fault, true);
+}
+
 static void fault_of_several(const struct act *act, unsigned index)
 {
     struct fault_nodes *fault = g_new0(struct fault_nodes, 1);
@@ -749,7 +757,7 @@ static void fault_of_several(const struct act *act, unsigned index)
         }
         fault_strikes(fault->kind, index);
         fault->hurries = fault->side[index] = world_chance(500);
-        fault_part(fault, true);
+        fault_begin(fault);
         fault_next_in_turn(fault);
         return;
     case FAULT_PARTED:
@@ -804,7 +812,7 @@ static void fault_of_several(const struct act *act, unsigned index)
         }
     }
     fault_strikes(fault->kind, index);
-    fault_part(fault, true);
+    fault_begin(fault);
     world_after(lasts, fault_nodes_end, fault);
 }
 

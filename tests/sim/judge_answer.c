@@ -595,7 +595,8 @@ void call_check_wait(struct judge *judge, const struct call *call, int error)
         judge_break(judge, JUDGE_STUCK, call->name, "process %u waits since %.6f; nobody stood in its way since %.6f",
                     call->process->id, (double)call->call.when / JUDGE_SECOND, (double)since / JUDGE_SECOND);
     }
-    if (prompt && error == 0 && free && judge_recovered(judge) <= since && !stuck &&
+    bool lacks_servers = judge->options.unfair && (judge->fewer || judge->all_since >= since);
+    if (prompt && error == 0 && free && !lacks_servers && judge_recovered(judge) <= since && !stuck &&
         judge_rule(judge, JUDGE_PROMPT,
                    now - since > prompt && !call_is_delayed(judge, call, since) &&
                        !call_is_guarded(judge, call, since))) {

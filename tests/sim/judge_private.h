@@ -227,6 +227,8 @@ struct judge {
     struct mount mounts[JUDGE_MOUNTS];
     GHashTable *processes, *handles, *calls, *names; /* by number, and by path */
     int64_t forgot;                                  /* when the server last lost its data; -1: never */
+    unsigned fewer;                                  /* times that JUDGE_FEWER has begun and not ended */
+    int64_t all_since;                               /* when all servers were there again */
     int64_t longest;                                 /* the longest term that anything ever had */
     GPtrArray *waits;                                /* pending calls that wait without a limit */
     int64_t given_up;                                /* the last of them that ended with its process */

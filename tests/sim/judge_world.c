@@ -541,6 +541,7 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         break;
     case JUDGE_CLOCK:
     case JUDGE_FOREIGN:
+    case JUDGE_FEWER:
     case JUDGE_TROUBLES:
         hold->uncertain = true;
         hold->timeless = true;
@@ -588,6 +589,11 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
     GHashTableIter iterator;
     void *value;
     judge->now = when;
+    if (trouble == JUDGE_FEWER) {
+        judge->fewer += begins ? 1 : -1U;
+        judge->all_since = when;
+        return;
+    }
     g_hash_table_iter_init(&iterator, judge->names);
     judge->forgot = trouble == JUDGE_FORGOT ? when : judge->forgot;
     if (trouble == JUDGE_FOREIGN && path) {
