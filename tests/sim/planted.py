@@ -62,7 +62,7 @@ l+|backend/local/replay.c|(handle_lock && claim.wait)|(handle_lock && (claim.wai
 l+|fs/hold/verdict.c|    if (found->verdict == OPENERS_NOBODY) {|    if (found->verdict == OPENERS_NOBODY \\|\\| (survivor->hold->owner && !owner_alive(survivor->hold->owner))) {
 l+|fs/hold/verdict.c|    if (found->verdict == OPENERS_NOBODY) {|    if (found->verdict == OPENERS_NOBODY \\|\\| (found->count == 1 && found->processes[0].unseen)) {
 l+|backend/journal/file.c|        if (n < 0 && errno == EINTR) {\n            continue;\n        }\n        if (n < 0) {\n            return -errno;\n        }\n        data += n;\n        length -= (size_t)n;|        if (n < 0) {\n            return -errno;\n        }\n        return 0;
-l|backend/journal/file.c|    file->chain = file->written_chain;\n    file->sequence = file->written_sequence;\n    if (file->map.base|    if (file->map.base
+tests/unit/check_journal_faults:writes|backend/journal/file.c|    file->chain = file->written_chain;\n    file->sequence = file->written_sequence;\n    if (file->map.base|    if (file->map.base
 l|backend/journal/file.c|    bool lost = mark->rebooted && bad >= mark->synced;|    bool lost = false;
 l|backend/journal/file.c|        file->size = bad;\n        return journal_file_make_room(|        return journal_file_make_room(
 m|backend/lockspace/grant.c|    lockspace_start_term(t, now, delay, 0);|    lockspace_start_term(t, now, delay / 2, 0);
@@ -90,7 +90,7 @@ w|backend/redis/conn/request.c|    return conn->options.wait > 0 && request->scr
 w|backend/remote/epoch.c|    if (closed && !e->closed_since && confirmed) {|    (void)confirmed;\n    if (closed && !e->closed_since) {
 q|backend/redlock/vote.c|    return servers / 2 + 1;|    return servers / 2;
 q|backend/redlock/node.c|    return node->lasting ? 0 : redlock_node_hold_off(clock_now(), node->born, term);|    (void)term;\n    return 0;
-q|backend/redlock/acquire.c|    remote_make_id(flow->id);|    g_strlcpy(flow->id, t->id, sizeof flow->id);
+tests/contract/contract_redlock:two mounts|backend/redlock/acquire.c|    remote_make_id(flow->id);|    g_strlcpy(flow->id, t->id, sizeof flow->id);
 r|backend/redis/script/uncontended_renew_many.lua|value and find(value, tickets[i], AT - 32, true) == AT - 32 and find|value and find
 z|backend/zookeeper/session.c|z->ready &&\n               clock_now() - z->heartbeat_sent > z->validity / 2|false && z->ready
 q|backend/redlock/script/hold.lua|elseif give and last_number() <= tonumber(number) then|elseif give then
