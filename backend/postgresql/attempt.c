@@ -9,6 +9,7 @@ struct pq_attempt {
     bool abandoned, done;
     struct pq_target target;
     char mount[POSTGRESQL_MOUNT_SIZE];
+    bool first;
     struct pq_connection made;
     struct ev_loop *loop;
     ev_async *wake;
@@ -25,7 +26,7 @@ static void attempt_free(struct pq_attempt *attempt)
 static void *attempt_run(void *arg)
 {
     struct pq_attempt *attempt = arg;
-    pq_connect(&attempt->target, attempt->mount, false, &attempt->made);
+    pq_connect(&attempt->target, attempt->mount, attempt->first, &attempt->made);
     pthread_mutex_lock(&attempt->mutex);
     bool abandoned = attempt->abandoned;
     attempt->done = true;
@@ -39,7 +40,7 @@ static void *attempt_run(void *arg)
     return NULL;
 }
 
-struct pq_attempt *pq_attempt_start(const struct pq_target *target, const char *mount, struct ev_loop *loop,
+struct pq_attempt *pq_attempt_start(const struct pq_target *target, const char *mount, bool first, struct ev_loop *loop,
                                     ev_async *wake)
 {
     struct pq_attempt *attempt = g_new0(struct pq_attempt, 1);
@@ -49,6 +50,7 @@ struct pq_attempt *pq_attempt_start(const struct pq_target *target, const char *
     pthread_mutex_init(&attempt->mutex, NULL);
     pq_target_copy(&attempt->target, target);
     g_strlcpy(attempt->mount, mount, sizeof attempt->mount);
+    attempt->first = first;
     attempt->loop = loop;
     attempt->wake = wake;
     sigfillset(&all);

@@ -99,7 +99,8 @@ static bool connect_is_older(const struct pq_target *target, struct pq_connectio
 {
     char *text = g_strdup_printf("SELECT %s.revision()", target->schema);
     PGresult *rows = PQexec(c->conn, text);
-    bool older = PQresultStatus(rows) != PGRES_TUPLES_OK || atoi(PQgetvalue(rows, 0, 0)) < POSTGRESQL_REVISION;
+    bool older = PQresultStatus(rows) == PGRES_TUPLES_OK ? atoi(PQgetvalue(rows, 0, 0)) < POSTGRESQL_REVISION
+                                                         : strcmp(connect_state(rows), "42883") == 0;
     PQclear(rows);
     g_free(text);
     return older;
@@ -110,12 +111,10 @@ static bool connect_is_older(const struct pq_target *target, struct pq_connectio
  * limit. */
 static PGresult *connect_run_schema(const struct pq_target *target, struct pq_connection *c, int lock_wait)
 {
-    char *begin = g_strdup_printf("BEGIN; SET LOCAL lock_timeout = %d; SELECT "
-                                  "pg_catalog.pg_advisory_xact_lock(1818322805)",
-                                  lock_wait);
+    char *begin = g_strdup_printf("BEGIN; SET LOCAL lock_timeout = %d", lock_wait);
     char *schema = postgresql_schema(target->schema);
     PGresult *rows = PQexec(c->conn, begin);
-    if (PQresultStatus(rows) == PGRES_TUPLES_OK) {
+    if (PQresultStatus(rows) == PGRES_COMMAND_OK) {
         PQclear(rows);
         rows = PQexec(c->conn, schema);
     }
@@ -199,7 +198,11 @@ static void connect_check_schema(const struct pq_target *target, struct pq_conne
         }
     } else if (strcmp(state, "42501") == 0) {
         connect_fail(c, connect_right_to_execute(target, c->conn));
-    } else if (strcmp(state, "42883") == 0 || strcmp(state, "3F000") == 0) {
+    } else if (strcmp(state, "3F000") == 0) {
+        connect_fail(c,
+                     g_strdup_printf("the database %s has no schema %s any more: unmount, and mount again to make it",
+                                     PQdb(c->conn), target->schema));
+    } else if (strcmp(state, "42883") == 0) {
         connect_fail(
             c, g_strdup_printf("the schema %s of the database %s is not of leasefs: choose another with ?schema=NAME",
                                target->schema, PQdb(c->conn)));

@@ -29,6 +29,7 @@ struct pq_link {
     char *error, *address;
     GPtrArray *warnings;
     bool older;                 /* see struct pq_connection */
+    bool was_up;                /* a schema that is gone since is not made again: its locks are lost */
     struct pq_attempt *attempt; /* or NULL */
     struct pq_pending pending;
     bool prepared[PQ_FUNCTIONS]; /* on this connection */
@@ -373,6 +374,7 @@ static void link_up(struct pq_link *link, struct pq_connection *made)
     g_clear_pointer(&link->warnings, g_ptr_array_unref);
     link->warnings = g_steal_pointer(&made->warnings);
     link->older = made->older;
+    link->was_up = true;
     link->pause = LINK_RETRY_MIN;
     link->counts.since = link->heard = clock_now();
     ev_io_set(&link->reading, PQsocket(link->conn), EV_READ);
@@ -400,7 +402,7 @@ void pq_link_set_stamp(struct pq_link *link, const char *stamp)
 
 static void link_connect(struct pq_link *link)
 {
-    link->attempt = pq_attempt_start(&link->target, link->mount, link->loop, &link->wake);
+    link->attempt = pq_attempt_start(&link->target, link->mount, !link->was_up, link->loop, &link->wake);
     if (!link->attempt) {
         link_connect_later(link, LINK_RETRY_MAX);
     }

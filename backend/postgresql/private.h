@@ -124,8 +124,8 @@ enum pq_failure pq_failure_of(const PGresult *rows);
 
 struct pq_attempt;
 
-/* Sends `wake` when it has ended, well or not.  NULL: there is no thread for it. */
-struct pq_attempt *pq_attempt_start(const struct pq_target *target, const char *mount, struct ev_loop *loop,
+/* Sends `wake` when it has ended, well or not.  NULL: there is no thread for it.  `first`: see pq_connect. */
+struct pq_attempt *pq_attempt_start(const struct pq_target *target, const char *mount, bool first, struct ev_loop *loop,
                                     ev_async *wake);
 /* False: it has not ended yet.  True: it is freed; clear `ret`. */
 bool pq_attempt_end(struct pq_attempt *attempt, struct pq_connection *ret);

@@ -18,13 +18,14 @@
 -- Run again, this text upgrades the schema of an older leasefs; the tables keep their rows.  A daemon works only with its own
 -- format, so a change that another daemon would misread takes the next number.
 --
--- Any other change takes the next revision.  The first mount of a newer leasefs runs this text beside mounts of older ones, so
+-- Any other change takes the next revision; revisions never go back, with a new format neither.  The first mount of a newer leasefs runs this text beside mounts of older ones, so
 -- each function keeps its name, its parameters, its columns, and what they mean; what is new gets a new name.  It must not
--- wait for a transaction that reads a table, such as pg_dump's: a new column is added only if it is not there.
+-- wait for a transaction that uses a table, such as pg_dump's: a column or an index is made only if it is not there.
 
 SET client_min_messages = warning;
 DO $$
 BEGIN
+  PERFORM pg_advisory_xact_lock(1818322805); -- one after the other
   IF to_regclass('leasefs.format') IS NULL THEN
     CREATE SCHEMA IF NOT EXISTS leasefs;
     CREATE TABLE leasefs.format (version integer NOT NULL);
@@ -79,7 +80,12 @@ CREATE TABLE IF NOT EXISTS leasefs.directory (
   meta bytea NOT NULL,
   nonce text NOT NULL       -- of the request that made it
 );
-CREATE INDEX IF NOT EXISTS directory_parent ON leasefs.directory (parent, leaf);
+DO $$
+BEGIN
+  IF to_regclass('leasefs.directory_parent') IS NULL THEN
+    CREATE INDEX directory_parent ON leasefs.directory (parent, leaf);
+  END IF;
+END$$;
 INSERT INTO leasefs.directory VALUES ('', '/', '', 0, 1, 0, 0, '', '') ON CONFLICT DO NOTHING;
 
 CREATE TABLE IF NOT EXISTS leasefs.ticket (
@@ -114,10 +120,21 @@ CREATE TABLE IF NOT EXISTS leasefs.ticket (
   freed bigint NOT NULL DEFAULT 0,   -- when it became free
   PRIMARY KEY (path, slot)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX IF NOT EXISTS ticket_place ON leasefs.ticket (path, place);
-CREATE INDEX IF NOT EXISTS ticket_name ON leasefs.ticket (path, name) WHERE name IS NOT NULL;
-CREATE INDEX IF NOT EXISTS ticket_parent ON leasefs.ticket (parent, slot, leaf);
-CREATE INDEX IF NOT EXISTS ticket_identity ON leasefs.ticket (identity);
+DO $$
+BEGIN
+  IF to_regclass('leasefs.ticket_place') IS NULL THEN
+    CREATE INDEX ticket_place ON leasefs.ticket (path, place);
+  END IF;
+  IF to_regclass('leasefs.ticket_name') IS NULL THEN
+    CREATE INDEX ticket_name ON leasefs.ticket (path, name) WHERE name IS NOT NULL;
+  END IF;
+  IF to_regclass('leasefs.ticket_parent') IS NULL THEN
+    CREATE INDEX ticket_parent ON leasefs.ticket (parent, slot, leaf);
+  END IF;
+  IF to_regclass('leasefs.ticket_identity') IS NULL THEN
+    CREATE INDEX ticket_identity ON leasefs.ticket (identity);
+  END IF;
+END$$;
 
 CREATE TABLE IF NOT EXISTS leasefs.mount (
   channel text PRIMARY KEY,

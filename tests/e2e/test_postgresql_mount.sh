@@ -95,7 +95,7 @@ expect test "$(mounts)" -gt 1 # without connecting again
 expect unmount "$MNT"
 sql "${older_functions[@]}" 'DROP FUNCTION leasefs.sweep' >/dev/null
 psql -Xq -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres postgres -c 'SET application_name = dump' -c BEGIN \
-    -c 'LOCK leasefs.mount, leasefs.ticket, leasefs.directory, leasefs.format IN ACCESS SHARE MODE' -c 'SELECT pg_sleep(60)' >/dev/null 2>&1 &
+    -c 'LOCK leasefs.mount, leasefs.ticket, leasefs.directory, leasefs.format IN ROW EXCLUSIVE MODE' -c 'SELECT pg_sleep(60)' >/dev/null 2>&1 &
 dump=$!
 started+=("$dump")
 dumps() { [ "$(sql "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'dump'")" -gt 4 ]; }
@@ -130,6 +130,10 @@ it "the first mount makes the schema if it may, under the name that it is given"
 mount_backend "$(uri postgres other '?schema=mine')" ttl=10
 expect touch "$MNT/x"
 expect_is "$(psql -XqtA -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres other -c 'SELECT count(*) FROM mine.ticket WHERE id IS NOT NULL')" 1
+expect rm "$MNT/x"
+expect unmount "$MNT"
+mount_backend "$(uri postgres other '?schema=later')" ttl=10,background
+expect eventually 10 touch "$MNT/x"
 expect rm "$MNT/x"
 expect unmount "$MNT"
 
