@@ -160,7 +160,8 @@ static void control_add_users(struct fs *fs, GString *text)
     if (quota_is_unused(fs->quota)) {
         return; /* a metric has at least one value */
     }
-    control_describe(text, "leasefs_user_locks", "gauge", "Names, tickets and directories of a user.");
+    control_describe(text, "leasefs_user_locks", "gauge",
+                     "Names, tickets and directories of a user, and names that stay refused.");
     quota_each(fs->quota, control_add_user_locks, text);
     control_describe(text, "leasefs_user_content_bytes", "gauge", "Content of a user's locks.");
     quota_each(fs->quota, control_add_user_content, text);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fs/hold/handle.h"
+#include "fs/hold/quota.h"
 #include "fs/kernel/metrics.h"
 #include "fs/kernel/tree.h"
 
@@ -58,7 +59,7 @@ static void guard_prune(struct fs *fs, struct guard_list *bucket)
     }
 }
 
-struct guard *guard_new(struct fs *fs, struct hold *hold)
+struct guard *guard_new(struct fs *fs, struct hold *hold, int64_t delay)
 {
     char path[TREE_PATH_MAX];
     if (!tree_path(hold->node, path, sizeof path)) {
@@ -74,6 +75,9 @@ struct guard *guard_new(struct fs *fs, struct hold *hold)
     g->deadline = MIN(ticket->deadline, clock_now() + guard_duration(hold));
     g->owner = hold->owner ? owner_ref(hold->owner) : NULL;
     g->uid = hold->uid;
+    g->account = hold->account;
+    g->delay = delay;
+    quota_charge_until(fs->quota, g->account, g->deadline + delay);
     g->kind = hold->sequence ? (unsigned)METRICS_TICKET : hold->kind;
     g->mode = ticket->mode;
     LIST_INSERT_HEAD(guard_bucket(fs, path), g, link);
@@ -82,6 +86,14 @@ struct guard *guard_new(struct fs *fs, struct hold *hold)
     fs->metrics->guarded[g->kind]++;
     backend_watch(fs->backend, path);
     return g;
+}
+
+/* Before its time: its name stays refused for the lock-delay only. */
+static void guard_end(struct fs *fs, struct guard *g)
+{
+    quota_end_charge(fs->quota, g->account, g->deadline + g->delay);
+    g->deadline = clock_now();
+    quota_charge_until(fs->quota, g->account, g->deadline + g->delay);
 }
 
 void guard_add_handle(struct fs *fs, struct guard *g, struct handle *handle)
@@ -100,6 +112,7 @@ void guard_remove_handle(struct fs *fs, struct handle *handle, bool ends)
     }
     if (ends && !guard_is_over(g)) {
         backend_revoke(fs->backend, g->path, g->fence, guard_ended, NULL);
+        guard_end(fs, g);
     }
     guard_free(fs, g);
 }
@@ -134,7 +147,9 @@ void guard_end_path(struct fs *fs, const char *path)
 {
     struct guard *g;
     LIST_FOREACH(g, guard_bucket(fs, path), link) {
-        g->deadline = strcmp(g->path, path) == 0 ? 0 : g->deadline;
+        if (strcmp(g->path, path) == 0 && !guard_is_over(g)) {
+            guard_end(fs, g);
+        }
     }
 }
 

@@ -17,9 +17,10 @@ struct guard {
     char *path;             /* the lock's name in the store */
     uint64_t fence;
     clock_ms since, deadline; /* of the hold */
+    int64_t delay;            /* the lock-delay that begins when the guard ends */
     struct owner *owner;      /* counted, or NULL */
-    uid_t uid;
-    unsigned kind; /* as metrics count it */
+    uid_t uid, account;       /* `account` is charged until the deadline and the delay are over */
+    unsigned kind;            /* as metrics count it */
     enum backend_mode mode;
     unsigned handles; /* open files through which it was held */
 };
@@ -29,7 +30,7 @@ unsigned guard_duration(const struct hold *hold);
 void guard_set(struct hold *hold, unsigned milliseconds);
 
 /* For a hold whose ticket has just ended with `guarded`.  Call guard_add_handle for each handle that had the hold. */
-struct guard *guard_new(struct fs *fs, struct hold *hold);
+struct guard *guard_new(struct fs *fs, struct hold *hold, int64_t delay);
 void guard_add_handle(struct fs *fs, struct guard *guard, struct handle *handle);
 /* The handle closes.  With `ends`, the last handle also ends the guard in the store. */
 void guard_remove_handle(struct fs *fs, struct handle *handle, bool ends);

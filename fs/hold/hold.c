@@ -477,9 +477,9 @@ static void hold_guard_handle(struct handle *handle, void *arg)
 }
 
 /* It is lost to its handles, and to nobody else as long as one of them is open. */
-static void hold_begin_guard(struct fs *fs, struct hold *hold)
+static void hold_begin_guard(struct fs *fs, struct hold *hold, int64_t delay)
 {
-    struct hold_guarding guarding = {.fs = fs, .guard = guard_new(fs, hold)};
+    struct hold_guarding guarding = {.fs = fs, .guard = guard_new(fs, hold, delay)};
     if (guarding.guard) {
         hold_each_handle(hold, hold_guard_handle, &guarding);
     }
@@ -503,13 +503,15 @@ enum backend_result hold_result(const struct hold *hold, const struct handle *ha
 }
 
 /* Others are refused its name for longer than it is held.  Its user must not have any number of such names. */
-static void hold_charge_refusal(struct fs *fs, const struct hold *hold, const struct backend_ticket *ticket,
-                                enum backend_end why)
+static void hold_begin_refusal(struct fs *fs, struct hold *hold, const struct backend_ticket *ticket,
+                               enum backend_end why)
 {
-    int64_t delay = hold->node->parent->directory->attributes.delay;
-    int64_t refused = (ticket->guarded ? guard_duration(hold) : 0) + (why != BACKEND_RELEASED ? delay : 0);
-    if (refused > 0 && ticket->held && hold->kind != BACKEND_PROVISIONAL) {
-        quota_charge_until(fs->quota, hold->account, clock_now() + refused);
+    int64_t delay = why != BACKEND_RELEASED ? hold->node->parent->directory->attributes.delay : 0;
+    if (ticket->guarded && hold->ticket == ticket) {
+        hold_begin_guard(fs, hold, delay);
+    } else if (hold->kind != BACKEND_PROVISIONAL && (ticket->guarded || delay > 0)) {
+        delay += ticket->guarded ? guard_duration(hold) : 0;
+        quota_charge_until(fs->quota, hold->account, clock_now() + delay);
     }
 }
 
@@ -523,10 +525,7 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     enum backend_result result = revoked && !hold->sequence ? BACKEND_STALE : BACKEND_UNREACHABLE;
     if (ticket->held) {
         fs->observer->ended(fs, hold, why);
-    }
-    hold_charge_refusal(fs, hold, ticket, why);
-    if (ticket->held && ticket->guarded && hold->ticket == ticket) {
-        hold_begin_guard(fs, hold);
+        hold_begin_refusal(fs, hold, ticket, why);
     }
     if (hold->kind != BACKEND_PROVISIONAL && ticket->held) {
         hold_spend_handles(hold, why != BACKEND_RELEASED || ticket->guarded);

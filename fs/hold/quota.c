@@ -8,7 +8,7 @@
 
 struct quota_user {
     struct quota_used used;
-    GArray *until; /* of clock_ms, see quota_charge_until; NULL: none */
+    GArray *until; /* of clock_ms, in order: see quota_charge_until; NULL: none */
 };
 
 struct quota {
@@ -44,26 +44,36 @@ void quota_free(struct quota *quota)
     }
 }
 
-static void quota_forget_over(GArray *until)
+/* How many of them are over at that time. */
+static guint quota_count_over(const GArray *until, clock_ms when)
 {
-    clock_ms now = clock_now();
-    for (guint i = until->len; i > 0; i--) {
-        if (g_array_index(until, clock_ms, i - 1) <= now) {
-            g_array_remove_index_fast(until, i - 1);
+    guint low = 0, high = until->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(until, clock_ms, middle) <= when) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
+    return low;
 }
 
-/* With what it is charged until some time: of that, what is over is looked for where it matters. */
+/* With what the user is charged until some time. */
+static struct quota_used quota_sum(const struct quota_user *user)
+{
+    struct quota_used used = user->used;
+    if (user->until) {
+        g_array_remove_range(user->until, 0, quota_count_over(user->until, clock_now()));
+        used.locks += user->until->len;
+    }
+    return used;
+}
+
 static struct quota_used quota_of(const struct quota *quota, uid_t uid)
 {
     const struct quota_user *user = g_hash_table_lookup(quota->users, GUINT_TO_POINTER(uid));
-    struct quota_used used = user ? user->used : (struct quota_used){.uid = uid};
-    if (user && user->until && used.locks + user->until->len > quota->locks) {
-        quota_forget_over(user->until);
-    }
-    used.locks += user && user->until ? user->until->len : 0;
-    return used;
+    return user ? quota_sum(user) : (struct quota_used){.uid = uid};
 }
 
 /* Those who have nothing any more stay: they come back. */
@@ -97,7 +107,16 @@ void quota_charge_until(struct quota *quota, uid_t uid, clock_ms until)
         user->until = g_array_new(FALSE, FALSE, sizeof until);
     }
     if (user) {
-        g_array_append_val(user->until, until);
+        g_array_insert_val(user->until, quota_count_over(user->until, until), until);
+    }
+}
+
+void quota_end_charge(struct quota *quota, uid_t uid, clock_ms until)
+{
+    const struct quota_user *user = quota_user(quota, uid);
+    guint count = user->until ? quota_count_over(user->until, until) : 0;
+    if (count > 0 && g_array_index(user->until, clock_ms, count - 1) == until) {
+        g_array_remove_index(user->until, count - 1);
     }
 }
 
@@ -179,9 +198,9 @@ void quota_each(const struct quota *quota, void (*each)(void *arg, const struct 
     gpointer value;
     g_hash_table_iter_init(&iter, quota->users);
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
-        const struct quota_used *used = &((const struct quota_user *)value)->used;
-        if (used->locks || used->content) {
-            each(arg, used);
+        struct quota_used used = quota_sum(value);
+        if (used.locks || used.content) {
+            each(arg, &used);
         }
     }
 }

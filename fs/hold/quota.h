@@ -4,7 +4,8 @@
  * the content that it has or is about to get.  A directory is charged to its maker
  * while it exists, and after a restart to its owner.  So the counts do not depend on
  * the outcome of a request.  A name that stays refused to others after its hold, by a guard or by the `delay` of
- * its directory, is charged for that long.  Root has no limit.
+ * its directory, is charged until that time, or until its guard ends early.  Such charges end with the daemon.  Root
+ * has no limit.
  */
 #ifndef FS_HOLD_QUOTA_H
 #define FS_HOLD_QUOTA_H
@@ -19,7 +20,7 @@ struct quota; /* opaque */
 
 struct quota_used {
     uid_t uid;
-    uint64_t locks;   /* names, tickets and directories */
+    uint64_t locks;   /* names, tickets and directories, and names that stay refused */
     uint64_t content; /* bytes */
     uint64_t open;    /* open files of .leasefs */
 };
@@ -32,8 +33,10 @@ void quota_free(struct quota *quota);
 void quota_charge(struct quota *quota, uid_t uid, int64_t locks, int64_t content);
 void quota_charge_open(struct quota *quota, uid_t uid, int files);
 
-/* One lock more until then. */
+/* One lock more until then; nothing for root, or if there is no limit. */
 void quota_charge_until(struct quota *quota, uid_t uid, clock_ms until);
+/* Ends one such charge early. */
+void quota_end_charge(struct quota *quota, uid_t uid, clock_ms until);
 
 /* Has this user more than the limit? */
 bool quota_exceeded(const struct quota *quota, uid_t uid);

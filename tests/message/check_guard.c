@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <sys/file.h>
 
+#include "fs/hold/hold.h"
+#include "fs/hold/quota.h"
 #include "tests/message/wire.h"
 #include "tests/support/check_main.h"
 
@@ -257,6 +259,104 @@ START_TEST(table_of_guards_is_written_a_slice_at_a_time)
 }
 END_TEST
 
+static void limit_locks(uint64_t locks)
+{
+    quota_free(w->fs->quota);
+    w->fs->quota = quota_new(locks, 0);
+    w->uid = 1000;
+}
+
+static uint64_t locks_left(void)
+{
+    return quota_left(w->fs->quota, w->uid).locks;
+}
+
+static void add_locks(void *arg, const struct quota_used *used)
+{
+    *(uint64_t *)arg += used->locks;
+}
+
+static uint64_t locks_shown(void)
+{
+    uint64_t locks = 0;
+    quota_each(w->fs->quota, add_locks, &locks);
+    return locks;
+}
+
+static void set_delay(const char *delay)
+{
+    w->uid = 0;
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, FUSE_ROOT_ID, "user.lease.delay", delay)), 0);
+    w->uid = 1000;
+}
+
+START_TEST(name_that_stays_refused_counts_for_its_user_until_it_is_free)
+{
+    limit_locks(3);
+    set_delay("10");
+    for (int i = 0; i < 3; i++) {
+        struct wire_file file = wire_created(w, (char[]){(char)('A' + i), '\0'}, O_WRONLY | O_EXCL);
+        ck_assert_int_eq(wire_close(w, file), 0);
+        ck_assert_int_eq(i == 0 ? break_lock(file.node) : 0, 0);
+    }
+    ck_assert_uint_eq(locks_left(), 0);
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), EDQUOT);
+    wire_advance(w, 9999);
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), EDQUOT);
+    wire_advance(w, 1);
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), 0);
+    ck_assert_uint_eq(locks_shown(), 3);
+}
+END_TEST
+
+/* Nobody has to ask whether more is allowed. */
+START_TEST(locks_that_are_left_do_not_count_refusals_of_before)
+{
+    limit_locks(10);
+    struct wire_file file = guarded("L");
+    ck_assert_int_eq(break_lock(file.node), 0);
+    ck_assert_uint_eq(locks_left(), 9);
+    ck_assert_uint_eq(locks_shown(), 1);
+    wire_advance(w, 30000);
+    ck_assert_uint_eq(locks_left(), 10);
+    ck_assert_uint_eq(locks_shown(), 0);
+}
+END_TEST
+
+/* Its holder ends it by closing the file, or the store reports its end. */
+START_TEST(guard_that_ends_early_counts_for_its_lock_delay_only)
+{
+    limit_locks(10);
+    for (int delayed = 0; delayed <= 1; delayed++) {
+        for (int reported = 0; reported <= 1; reported++) {
+            struct wire_file file = guarded("L"), other = guarded("M");
+            wire_advance(w, 1000);
+            ck_assert_int_eq(break_lock(other.node), 0);
+            wire_advance(w, 1000);
+            ck_assert_int_eq(break_lock(file.node), 0);
+            ck_assert_uint_eq(locks_left(), 8);
+            if (reported) {
+                fake_backend_vacate(w->fake, "L");
+                hold_events.gone(w->fs, "L");
+            } else {
+                wire_close(w, file);
+            }
+            ck_assert_uint_eq(locks_left(), delayed ? 8 : 9);
+            wire_advance(w, 10000);
+            ck_assert_uint_eq(locks_left(), 9);
+            wire_close(w, other);
+            ck_assert_uint_eq(locks_left(), delayed ? 9 : 10);
+            if (reported) {
+                wire_close(w, file);
+            }
+            wire_advance(w, 10000);
+            ck_assert_uint_eq(locks_left(), 10);
+        }
+        set_delay("10");
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: guards");
@@ -275,6 +375,9 @@ int main(void)
     tcase_add_test(cases, guard_stays_when_the_lock_becomes_another_kind);
     tcase_add_test(cases, what_runs_out_or_is_given_up_has_no_guard);
     tcase_add_test(cases, table_of_guards_is_written_a_slice_at_a_time);
+    tcase_add_test(cases, name_that_stays_refused_counts_for_its_user_until_it_is_free);
+    tcase_add_test(cases, locks_that_are_left_do_not_count_refusals_of_before);
+    tcase_add_test(cases, guard_that_ends_early_counts_for_its_lock_delay_only);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
