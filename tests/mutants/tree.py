@@ -170,7 +170,8 @@ class Tree:
         more.update(word.split("=", 1) for word in command if re.match(r"[A-Z_]+=", word))
         command = [word for word in command if not re.match(r"[A-Z_]+=", word)]
         environment = dict(os.environ, top_srcdir=self.sources, top_builddir=self.root, CK_TIMEOUT_MULTIPLIER="2", ASAN_OPTIONS="",
-                           LEASEFS=os.path.join(directory, "leasefs"), LEASERUN=os.path.join(directory, "leaserun"), **more)
+                           G_DEBUG="fatal-criticals", LEASEFS=os.path.join(directory, "leasefs"),
+                           LEASERUN=os.path.join(directory, "leaserun"), **more)
         return run(command, self.root, timeout, environment)
 
     # What each program reaches.
