@@ -118,7 +118,8 @@ upgrades() {
     ! gone "$daemon" || die "the daemon has ended"
     still_held
     end_holders
-    in_root sh -c "umount $point && mount $point"
+    awaits in_root umount $point
+    in_root mount $point
 
     say "upgrade from one version with takeover to another: each mount is taken over, by hand, of fstab and of a unit"
     in_root mkdir -p -m 555 /mnt/hand /mnt/unit
@@ -146,7 +147,7 @@ upgrades() {
     still_held
     kill "$copy"
     end_holders
-    in_root umount /mnt/hand
+    awaits in_root umount /mnt/hand
 }
 
 # The daemon at /mnt/unit is the main process of a unit for whoever asks systemctl, and for its control group.
@@ -238,7 +239,7 @@ try_suite() {
     [ -z "$(find "$ROOT/etc" "$ROOT/usr" -xdev -name '*lease*' -xtype l)" ] || die "a link leads nowhere"
     [ -d "$ROOT/var/lib/leasefs" ] || die "removing took the leases"
     end_holders
-    in_root umount $point
+    awaits in_root umount $point
     awaits sh -c '! pgrep -x mount.leasefs'
 
     say "purge leaves nothing"
