@@ -292,6 +292,18 @@ START_TEST(statfs_shows_what_its_caller_may_still_have)
 }
 END_TEST
 
+START_TEST(directory_is_a_name_of_the_quota)
+{
+    quota_free(w->fs->quota);
+    w->fs->quota = quota_new(1, 0);
+    w->uid = 1000;
+    wire_created(w, "L", O_RDWR | O_EXCL);
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), EDQUOT);
+    w->uid = 0;
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), 0);
+}
+END_TEST
+
 /* While a thread of its process waits for other bytes. */
 START_TEST(what_is_got_after_all_was_given_up_shows_nothing_of_before)
 {
@@ -353,6 +365,7 @@ int main(void)
     tcase_add_test(cases, strangers_content_goes_on_with_nobody);
     tcase_add_test(cases, what_is_had_through_another_users_file_goes_on_with_nothing_of_ones_own);
     tcase_add_test(cases, content_that_has_ended_takes_no_room);
+    tcase_add_test(cases, directory_is_a_name_of_the_quota);
     tcase_add_test(cases, statfs_shows_what_its_caller_may_still_have);
     tcase_add_test(cases, what_is_got_after_all_was_given_up_shows_nothing_of_before);
     tcase_add_test(cases, lease_that_its_store_has_forgotten_is_written);
