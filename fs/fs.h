@@ -91,9 +91,10 @@ struct fs {
     struct handle_list handles;
     struct hold_list ended;                  /* without a node; requests in flight still refer to them */
     struct guard_list guards[GUARD_BUCKETS]; /* lost locks that a guard keeps from others, by the hash of their path */
-    unsigned guarded;
-    struct recovery *recovery;      /* of restart.c, until the end: more leases may be found */
-    struct recover_list recovering; /* content of recovered leases that the backend is reading */
+    unsigned guarded;                        /* how many they are */
+    unsigned guard_pruned;                   /* the bucket that was pruned last */
+    struct recovery *recovery;               /* of restart.c, until the end: more leases may be found */
+    struct recover_list recovering;          /* content of recovered leases that the backend is reading */
     GHashTable *records; /* a set of holds with record locks, by lock owner and path: see hold_find_by_lock_owner */
     struct directory_cursor_list cursors; /* of open directories */
     struct directory_cursor_queue kept_cursors;

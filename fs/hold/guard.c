@@ -66,6 +66,9 @@ struct guard *guard_new(struct fs *fs, struct hold *hold, int64_t delay)
         return NULL;
     }
     guard_prune(fs, guard_bucket(fs, path));
+    /* The next bucket in turn, because perhaps no guard begins in it any more. */
+    fs->guard_pruned = (fs->guard_pruned + 1) % GUARD_BUCKETS;
+    guard_prune(fs, &fs->guards[fs->guard_pruned]);
     const struct backend_ticket *ticket = hold->ticket;
     struct guard *g = g_new0(struct guard, 1);
     g->node = tree_ref(hold->node);

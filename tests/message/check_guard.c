@@ -235,16 +235,31 @@ START_TEST(what_runs_out_or_is_given_up_has_no_guard)
 }
 END_TEST
 
-START_TEST(table_of_guards_is_written_a_slice_at_a_time)
+/* Guards of names from this number on; their files are closed. */
+static void make_guards(int first, int count)
 {
-    uint64_t top = w->directory, table;
-    for (int i = 0; i < 1000; i++) {
+    for (int i = first; i < first + count; i++) {
         g_autofree char *name = g_strdup_printf("%d", i);
         struct wire_file file = wire_created(w, name, O_WRONLY | O_EXCL);
         ck_assert_int_eq(set_guard(file.node, "30"), 0);
         ck_assert_int_eq(wire_close(w, file), 0);
         ck_assert_int_eq(break_lock(file.node), 0);
     }
+}
+
+START_TEST(guards_that_expired_are_freed_as_others_begin)
+{
+    make_guards(0, 100);
+    wire_advance(w, 30000);
+    make_guards(100, GUARD_BUCKETS);
+    ck_assert_uint_eq(w->fs->guarded, GUARD_BUCKETS);
+}
+END_TEST
+
+START_TEST(table_of_guards_is_written_a_slice_at_a_time)
+{
+    uint64_t top = w->directory, table;
+    make_guards(0, 1000);
     w->directory = wire_node(w, wire_lookup(w, ".leasefs"));
     table = wire_node(w, wire_lookup(w, "locks"));
     w->directory = top;
@@ -374,6 +389,7 @@ int main(void)
     tcase_add_test(cases, note_that_is_refused_leaves_the_one_before);
     tcase_add_test(cases, guard_stays_when_the_lock_becomes_another_kind);
     tcase_add_test(cases, what_runs_out_or_is_given_up_has_no_guard);
+    tcase_add_test(cases, guards_that_expired_are_freed_as_others_begin);
     tcase_add_test(cases, table_of_guards_is_written_a_slice_at_a_time);
     tcase_add_test(cases, name_that_stays_refused_counts_for_its_user_until_it_is_free);
     tcase_add_test(cases, locks_that_are_left_do_not_count_refusals_of_before);
