@@ -992,6 +992,26 @@ START_TEST(listing_goes_back_in_its_last_reply_though_many_others_have_listed_me
 }
 END_TEST
 
+START_TEST(directory_that_is_read_in_small_parts_keeps_its_names)
+{
+    uint64_t directories[MANY_DIRECTORIES];
+    for (char name[] = "A"; name[0] <= 'Z'; name[0]++) {
+        lease_of(alice, name);
+    }
+    open_many(directories);
+    unsigned lists = fake_backend_count(w->fake, FAKE_LIST);
+    for (unsigned i = 1; i < MANY_DIRECTORIES; i++) {
+        if (i % 100 == 1) {
+            ck_assert_uint_gt(bytes_listed(read_some_of_directory_at(directories[0], 2 + i / 20, 200)), 0);
+        }
+        ck_assert_uint_gt(bytes_listed(read_directory_at(directories[i], 0)), 0);
+    }
+    ck_assert_uint_gt(bytes_listed(read_directory_at(directories[0], 20)), 0);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_LIST), lists + MANY_DIRECTORIES);
+    close_many(directories);
+}
+END_TEST
+
 /* READDIRPLUS of the top, from its beginning. */
 static uint64_t list_with_attributes(uint64_t fh)
 {
@@ -1170,6 +1190,7 @@ int main(void)
     tcase_add_test(cases, seek_far_into_a_directory_leaves_the_loop_to_others_and_may_be_interrupted);
     tcase_add_test(cases, many_who_seek_far_into_a_directory_at_once_all_come_to_its_end);
     tcase_add_test(cases, listing_goes_back_in_its_last_reply_though_many_others_have_listed_meanwhile);
+    tcase_add_test(cases, directory_that_is_read_in_small_parts_keeps_its_names);
     tcase_add_test(cases, listing_has_the_attributes_of_leases_and_is_a_look_up_of_each);
     tcase_add_test(cases, attributes_of_what_was_made_are_kept_for_a_tick_where_the_kernel_checks_permissions);
     tcase_add_loop_test(cases, attributes_from_a_listing_are_invalidated_when_they_change, 0, 4);
