@@ -7,8 +7,8 @@
  * first (see backend/remote/background.c).  One whose owner is dead ends here when it would have ended before.
  *
  * The mount is there when all of them are recovered, or as long after the beginning as a request takes at most: then
- * the rest is recovered while it serves.  With a server that is away nothing is found, and the leases run out; with one
- * that is slow a request is repeated while others are answered.
+ * the rest is recovered while it serves.  A request is repeated while others are answered, or the server is away no
+ * longer than RECOVER_SILENCE says; then what was not found runs out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +22,13 @@
 #define RECOVER_BATCH 100   /* leases of one request */
 #define RECOVER_PENDING 2   /* batches then: so many stand before whoever asks for something, and before renewals */
 #define RECOVER_SETTLED 500 /* ms: one that was renewed so late has been due before, which settles who owns it */
-#define RECOVER_SILENCE 4   /* times the time of a request, in which a server that is busy must have answered one */
+#define RECOVER_SILENCE 4   /* times the time of a request, in which the server must have answered one */
 
 struct redis_recovery {
     struct redis *r;
     unsigned open, parts; /* requests that are not answered; parts that were asked for */
     bool all_found;
-    clock_ms answered; /* when the last one was; 0: none */
+    clock_ms answered; /* when the last one was; at first, when the recovery began */
     bool failed;       /* what is left is not asked for (again) */
     GBytes *meta;      /* of the last one: most leases are like the one before, and share it */
     char cursor[24];   /* of the part that is asked for next; "0": the first, and none */
@@ -170,8 +170,8 @@ static enum recover_outcome recover_answered(struct redis_recovery *recovery, co
         recovery->answered = clock_now();
         return RECOVER_ANSWERED;
     }
-    bool away = answer->outcome == REMOTE_REFUSED || !recovery->answered ||
-                clock_now() - recovery->answered > RECOVER_SILENCE * r->remote.timeout;
+    bool away =
+        answer->outcome == REMOTE_REFUSED || clock_now() - recovery->answered > RECOVER_SILENCE * r->remote.timeout;
     if (!away && !recovery->failed) {
         return RECOVER_AGAIN;
     }
@@ -442,7 +442,7 @@ void redis_recover(struct remote *remote, backend_recover_each *found, void *arg
 {
     struct redis *r = (struct redis *)remote;
     r->recovery = g_new0(struct redis_recovery, 1);
-    *r->recovery = (struct redis_recovery){.r = r, .found = found, .arg = arg, .cursor = "0"};
+    *r->recovery = (struct redis_recovery){.r = r, .found = found, .arg = arg, .cursor = "0", .answered = clock_now()};
     TAILQ_INIT(&r->recovery->batches);
     TAILQ_INIT(&r->recovery->waiting);
     recover_request_part(r->recovery);
