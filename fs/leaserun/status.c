@@ -345,27 +345,25 @@ static int status_list_entry(struct status_list *list, struct leaserun_lock *loc
     return result;
 }
 
+/* All names are read first: a user may make more directories in each other than there are descriptors. */
 static int status_list_directory(struct status_list *list, struct leaserun_lock *lock,
                                  const struct leaserun_report_lock *queue)
 {
     size_t tickets;
-    const struct dirent *entry;
+    struct dirent **entries = NULL;
     const char **names = status_tickets(queue, &tickets);
-    DIR *directory = opendir(lock->directory);
-    int result = names && directory ? 0 : !names ? -ENOMEM : errno == EACCES || errno == ENOENT ? 0 : -errno;
-    errno = 0;
-    while (result == 0 && directory && (entry = readdir(directory))) {
-        const char *name = entry->d_name;
+    int count = names ? scandir(lock->directory, &entries, NULL, NULL) : 0;
+    int result = count >= 0 ? 0 : errno == EACCES || errno == ENOENT ? 0 : -errno;
+    result = names ? result : -ENOMEM;
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
         bool ticket = bsearch(&name, names, tickets, sizeof *names, status_compare_names);
-        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !ticket) {
-            result = status_list_entry(list, lock, entry);
+        if (result == 0 && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !ticket) {
+            result = status_list_entry(list, lock, entries[i]);
         }
-        errno = 0;
+        free(entries[i]);
     }
-    result = result == 0 ? -errno : result;
-    if (directory) {
-        closedir(directory);
-    }
+    free(entries);
     free(names);
     return result;
 }

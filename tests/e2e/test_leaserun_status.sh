@@ -127,6 +127,18 @@ for name in 'q"uote\back' $'new\nline\ttab' $'caf\xc3\xa9' $'broken\xff\xc3x' $'
     rm "$MNT/$name"
 done
 
+it "more directories in each other than a process may have files open"
+for ((i = 0; i < 100; i++)); do deep+=/d; done
+mkdir -p "$MNT$deep"
+says A "acquire('${deep#/}/L')" ok
+files=$(ulimit -Sn)
+ulimit -Sn 64
+gives 0 --status "$MNT"
+ulimit -Sn "$files"
+expect_re "$(cat "$OUT")" "$MNT$deep/L: held"
+says A "rm('${deep#/}/L')" ok
+expect rm -r "$MNT/d"
+
 it "what cannot be told has another status: no leasefs, no directory, no arguments"
 gives 66 --status "$TEST_DIR/a"
 gives 66 --status "$MNT/none/a"
