@@ -442,7 +442,7 @@ static void request_fill_rename(struct pq_parameters *f, const struct remote_req
     pq_add_text(f, request->replaced);
 }
 
-static enum pq_function request_fill(struct pq_parameters *f, const struct remote_request *request,
+static enum pq_function request_fill(struct pq_parameters *f, struct remote_request *request,
                                      const struct remote_ticket *t)
 {
     static const struct {
@@ -459,6 +459,7 @@ static enum pq_function request_fill(struct pq_parameters *f, const struct remot
     };
     if (request->procedure == REMOTE_RENEW && epoch_is_closed(&postgresql_of(request)->epoch) &&
         t->head.deadline > clock_now()) {
+        request->renewal.restores = true;
         request_fill_restore(f, request, t);
         return PQ_RESTORE;
     }
@@ -487,6 +488,10 @@ static void request_on_answer(void *arg, const struct pq_answer *given)
     } else if (given->outcome == REMOTE_ANSWERED && request->procedure == REMOTE_RENAME) {
         answer.fence = pq_fence(given->rows, 0, "number");
     } else if (given->outcome == REMOTE_ANSWERED && request->procedure == REMOTE_RENEW) {
+        bool closed = epoch_is_closed(&postgresql_of(request)->epoch);
+        if (answer.result == BACKEND_STALE && closed && !request->renewal.restores) {
+            answer.result = BACKEND_UNREACHABLE; /* it was made before the store closed: the next renewal restores it */
+        }
         request_note_renewal(request, answer.result, strcmp(PQgetvalue(given->rows, 0, 0), "restored") == 0);
     }
     request_answer(request, given, &answer);

@@ -225,6 +225,7 @@ struct remote_request {
         uint32_t changes; /* as of the ticket */
         GArray *segments; /* as of the ticket; or NULL */
         bool verify_only; /* need not extend it; a store may change the request's `ttl` to what is left */
+        bool restores;    /* for a store: it was sent as one that restores the ticket */
     } renewal;
     struct {                          /* of set and convert */
         struct backend_change change; /* references */
