@@ -540,7 +540,7 @@ START_TEST(attributes_of_a_directory_that_another_mount_has_set_stay)
     here->uid = there->uid = 0;
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(setxattr_result(there, nodes[i][1], "user.lease.ttl", "5m"), 0);
-        ck_assert_int_eq(setxattr_result(here, nodes[i][0], "user.lease.width", "3"), 0);
+        ck_assert_int_eq(setxattr_result(here, nodes[i][0], "user.lease.width", "3\n"), 0);
         struct fuse_setattr_in mode = {.valid = FATTR_MODE, .mode = S_IFDIR | 0755};
         ck_assert_int_eq(setxattr_result(there, nodes[i][1], "user.lease.delay", "2s"), 0);
         ck_assert_int_eq(wire_result(here, wire_setattr(here, nodes[i][0], NULL, mode)), 0);
