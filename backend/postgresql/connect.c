@@ -297,15 +297,18 @@ void pq_connect(const struct pq_target *target, const char *mount, bool first, s
     if (PQstatus(ret->conn) != CONNECTION_OK) {
         char *why = pq_error_line(ret->conn ? PQerrorMessage(ret->conn) : "out of memory");
         bool password = ret->conn && PQconnectionNeedsPassword(ret->conn);
-        if (strstr(why, "unsupported startup parameter")) { /* PgBouncer's, of options */
+        bool away = first && strstr(why, "Is the server running"); /* libpq's question, where nothing listens */
+        if (strstr(why, "unsupported startup parameter")) {        /* PgBouncer's, of options */
             g_free(why);
             why = g_strdup(CONNECT_POOLER);
         }
         connect_fail(
-            ret, password
-                     ? g_strdup("the server requires a password: put USER:PASSWORD in a file with mode 0600 and mount "
+            ret,
+            password ? g_strdup("the server requires a password: put USER:PASSWORD in a file with mode 0600 and mount "
                                 "with -o credentials=FILE, or put it into ~/.pgpass")
-                     : g_steal_pointer(&why));
+            : away
+                ? g_strdup_printf("%s See that it does, or mount with the option background, which waits for it", why)
+                : g_steal_pointer(&why));
         g_free(why);
         return;
     }

@@ -33,7 +33,7 @@ refused 'option prefix= is only for redis://' prefix=a:
 
 it "a server, database or role that is not there is named"
 refused 'could not translate host name "nosuchhost.invalid"' '' postgresql://nosuchhost.invalid/postgres
-refused 'Connection refused' '' postgresql://127.0.0.1:1/postgres
+refused 'Connection refused.*See that it does, or mount with the option background, which waits for it' '' postgresql://127.0.0.1:1/postgres
 refused 'database "none" does not exist' '' "$(uri postgres none)"
 refused 'role "nobody_here" does not exist' '' "$(uri nobody_here)"
 
