@@ -76,3 +76,12 @@ int leaserun_failure(const char *name, int error)
         return EX_OSERR;
     }
 }
+
+void leaserun_failure_to_execute(const char *command, int error)
+{
+    if (*command == '-' && error == ENOENT) {
+        warnx("failed to execute %s: there is no such command; options stand before the lock", command);
+    } else {
+        warnx("failed to execute %s: %s", command, strerror(error));
+    }
+}

@@ -8,4 +8,7 @@
  * exit status. */
 int leaserun_failure(const char *name, int error);
 
+/* Prints one line about a command that could not be executed. */
+void leaserun_failure_to_execute(const char *command, int error);
+
 #endif

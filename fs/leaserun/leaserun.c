@@ -153,7 +153,7 @@ static int execute(const struct leaserun_arguments *arguments)
 {
     execvp(arguments->command[0], arguments->command);
     int error = errno;
-    warn("failed to execute %s", arguments->command[0]);
+    leaserun_failure_to_execute(arguments->command[0], error);
     return error == ENOENT ? 127 : 126;
 }
 

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "fs/leaserun/command.h"
+#include "fs/leaserun/failure.h"
 #include "fs/leaserun/once.h"
 #include "fs/leaserun/wait.h"
 
@@ -286,7 +287,7 @@ static int run_supervise(struct run *r)
     }
     leaserun_command_leave_terminal(&r->command, r->phase != RUN_HOLDS);
     if (r->command.error) {
-        warnx("failed to execute %s: %s", r->arguments->command[0], strerror(r->command.error));
+        leaserun_failure_to_execute(r->arguments->command[0], r->command.error);
     }
     return r->phase == RUN_HOLDS ? leaserun_command_exit_status(&r->command) : LEASERUN_EXIT_LOST;
 }

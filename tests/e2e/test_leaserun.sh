@@ -29,6 +29,8 @@ gives 127 "$MNT/a" -- "$TEST_DIR/none"
 said 'failed to execute .*No such file'
 gives 126 "$MNT/a" -- "$TEST_DIR"
 said 'failed to execute .*Permission denied'
+gives 127 "$MNT/a" -n -- true
+said 'failed to execute -n: there is no such command; options stand before the lock'
 expect absent a
 
 it "LEASE_NAME is the lock's absolute path, LEASE_TOKEN its current fencing token"
