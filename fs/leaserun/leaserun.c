@@ -191,11 +191,7 @@ static int check_once(const struct leaserun_arguments *arguments, struct leaseru
 static int run_held(const struct leaserun_arguments *arguments, struct leaserun_set *set, size_t count,
                     const sigset_t *mask)
 {
-    int status = arguments->once ? check_once(arguments, set) : 0;
-    if (status) {
-        return status == LEASERUN_ONCE_DONE ? 0 : status;
-    }
-    status = export(set->locks, count);
+    int status = export(set->locks, count);
     if (status) {
         leaserun_set_kill(set);
         return status;
@@ -213,7 +209,12 @@ static int acquire(const struct leaserun_arguments *arguments, struct leaserun_s
     if (status != LEASERUN_WAIT_HELD) {
         return status;
     }
-    print_waited(arguments, set->locks, taken, clock_now() - began);
+    int64_t waited = clock_now() - began;
+    status = arguments->once ? check_once(arguments, set) : 0;
+    if (status) {
+        return status == LEASERUN_ONCE_DONE ? 0 : status;
+    }
+    print_waited(arguments, set->locks, taken, waited);
     if (!arguments->no_fork) {
         return run_held(arguments, set, count, &mask);
     }

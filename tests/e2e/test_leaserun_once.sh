@@ -23,6 +23,7 @@ runs 0 1 "$MOUNT_A" --once 4s
 runs 0 1 "$MOUNT_B" --once 4s
 runs 0 1 "$MOUNT_B" --once 4s -v
 said 'has succeeded within the period already'
+expect_not grep -q executing "$OUT"
 on "$MOUNT_B" expect exists 'job#once'
 on "$MOUNT_B" expect eventually 6 absent 'job#once'
 runs 0 2 "$MOUNT_B" --once 60
