@@ -11,17 +11,16 @@
 
 #include "fs/leaserun/lease.h"
 
-#define ONCE_SUFFIX "#once"
 #define ONCE_TERM_MIN 100 /* milliseconds, as leasefs has it */
 
-static void once_name(const struct leaserun_lock *lock, char name[PATH_MAX + sizeof ONCE_SUFFIX])
+static void once_name(const struct leaserun_lock *lock, char name[PATH_MAX + sizeof LEASERUN_ONCE_SUFFIX])
 {
-    snprintf(name, PATH_MAX + sizeof ONCE_SUFFIX, "%s" ONCE_SUFFIX, lock->name);
+    snprintf(name, PATH_MAX + sizeof LEASERUN_ONCE_SUFFIX, "%s" LEASERUN_ONCE_SUFFIX, lock->name);
 }
 
 int leaserun_once_is_done(const struct leaserun_lock *lock)
 {
-    char name[PATH_MAX + sizeof ONCE_SUFFIX];
+    char name[PATH_MAX + sizeof LEASERUN_ONCE_SUFFIX];
     struct stat st;
     once_name(lock, name);
     if (lstat(name, &st) != 0) {
@@ -33,7 +32,7 @@ int leaserun_once_is_done(const struct leaserun_lock *lock)
 void leaserun_once_remember(const struct leaserun_arguments *arguments, const struct leaserun_lock *lock,
                             clock_ms began, clock_ms until)
 {
-    char name[PATH_MAX + sizeof ONCE_SUFFIX];
+    char name[PATH_MAX + sizeof LEASERUN_ONCE_SUFFIX];
     int64_t left = arguments->once - (clock_now() - began);
     once_name(lock, name);
     int error = left < ONCE_TERM_MIN ? 0 : leaserun_lease_take(name, left, until);

@@ -14,6 +14,8 @@
 #include "fs/leaserun/arguments.h"
 #include "fs/leaserun/lock.h"
 
+#define LEASERUN_ONCE_SUFFIX "#once" /* of the name of that lease */
+
 /* Has it succeeded within the period?  1, 0, or -errno.  The lock is held. */
 int leaserun_once_is_done(const struct leaserun_lock *lock);
 

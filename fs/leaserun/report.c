@@ -3,7 +3,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "fs/leaserun/once.h"
 #include "fs/leaserun/text.h"
 
 /* --- for people ------------------------------------------------------------------ */
@@ -34,10 +36,21 @@ static void report_process(const char *key, const struct leaserun_process *who)
     putchar('\n');
 }
 
+/* Is it the lease in which --once remembers a success? */
+static bool report_is_success(const struct leaserun_report_lock *report)
+{
+    size_t length = strlen(report->name), suffix = strlen(LEASERUN_ONCE_SUFFIX);
+    return report->held && length > suffix && strcmp(report->name + length - suffix, LEASERUN_ONCE_SUFFIX) == 0;
+}
+
 static void report_text(const struct leaserun_report_lock *report)
 {
+    bool success = report_is_success(report);
     leaserun_text_put(stdout, report->name);
     printf(": %s\n", report->held ? "held" : "free");
+    if (success) {
+        puts("  once: a command of leaserun --once has succeeded; it runs again when this lease has ended");
+    }
     if (*report->grace) {
         printf("  %s\n", report->grace);
     }
@@ -54,7 +67,7 @@ static void report_text(const struct leaserun_report_lock *report)
     report_fact("left", report->left, " s");
     report_fact("ttl", report->ttl, " s");
     for (size_t i = 0; i < report->holder_count; i++) {
-        report_process("holder", &report->holders[i]);
+        report_process(success ? "success of" : "holder", &report->holders[i]);
     }
     report_fact("waiters", report->waiters, "");
     for (size_t i = 0; i < report->waiting_count; i++) {

@@ -24,6 +24,10 @@ runs 0 1 "$MOUNT_B" --once 4s
 runs 0 1 "$MOUNT_B" --once 4s -v
 said 'has succeeded within the period already'
 expect_not grep -q executing "$OUT"
+gives 0 --status "$MOUNT_B/job#once"
+said '^  once: a command of leaserun --once has succeeded; it runs again when this lease has ended$'
+said '^  success of: pid '
+expect_not grep -q 'holder:' "$OUT"
 on "$MOUNT_B" expect exists 'job#once'
 on "$MOUNT_B" expect eventually 6 absent 'job#once'
 runs 0 2 "$MOUNT_B" --once 60
