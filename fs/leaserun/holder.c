@@ -43,14 +43,15 @@ static void holder_print(FILE *file, const struct leaserun_report_lock *report)
 {
     char age[32];
     const struct leaserun_process *who = &report->holders[0];
+    const char *note = *who->note ? who->note : report->note;
     double seconds = holder_seconds(who);
     fputs("held by ", file);
     leaserun_text_put(file, who->host);
     fprintf(file, ":%ld ", who->pid);
     leaserun_text_put(file, who->command);
-    if (*report->note) {
+    if (*note) {
         fputs(" (", file);
-        leaserun_text_put(file, report->note);
+        leaserun_text_put(file, note);
         fputc(')', file);
     }
     if (report->holder_count > 1) {

@@ -33,6 +33,10 @@ static void report_process(const char *key, const struct leaserun_process *who)
     } else if (who->seconds >= 0) {
         printf(" for %.1f s", who->seconds);
     }
+    if (*who->note) {
+        fputs(", note: ", stdout);
+        leaserun_text_put(stdout, who->note);
+    }
     putchar('\n');
 }
 
@@ -105,6 +109,7 @@ static void report_json_list(const char *key, const struct leaserun_process *lis
         report_json_text("command", who->command);
         report_json_text("host", who->host);
         report_json_text("ticket", who->ticket);
+        report_json_text("note", who->note);
         report_json_text("since", who->since);
         if (who->seconds >= 0) {
             printf(",\"seconds\":%.3f", who->seconds);

@@ -160,11 +160,12 @@ static int status_of_lock(struct leaserun_report_lock *report, const struct leas
 
 /* --- a queue --------------------------------------------------------------------- */
 
-/* A line of user.lease.tickets: name, state, when it was made and its owner, with tabs between them.  `ret_name`: of
- * NAME_MAX + 1 bytes.  False: there is no memory. */
+/* A line of user.lease.tickets: name, state, when it was made, its owner and perhaps its note, with tabs between them.
+ * `ret_name`: of NAME_MAX + 1 bytes.  False: there is no memory. */
 static bool status_add_ticket(struct leaserun_report_lock *report, char *line, char *ret_name)
 {
     const char *name = strsep(&line, "\t"), *state = strsep(&line, "\t"), *since = strsep(&line, "\t");
+    const char *owner = strsep(&line, "\t");
     bool waits = state && strcmp(state, "waiting") == 0;
     struct leaserun_process *who = waits ? status_add(&report->waiting, &report->waiting_count)
                                          : status_add(&report->holders, &report->holder_count);
@@ -177,7 +178,8 @@ static bool status_add_ticket(struct leaserun_report_lock *report, char *line, c
         snprintf(ret_name, NAME_MAX + 1, "%s", unescaped);
         snprintf(who->ticket, sizeof who->ticket, "%s", unescaped);
         snprintf(who->since, sizeof who->since, "%s", since ? since : "");
-        status_parse_owner(who, line ? line : "");
+        snprintf(who->note, sizeof who->note, "%s", line ? line : "");
+        status_parse_owner(who, owner ? owner : "");
     }
     free(unescaped);
     return unescaped;

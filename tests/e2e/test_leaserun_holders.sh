@@ -94,6 +94,19 @@ said 'sleep \(of web1  \[31mred\), for'
 gives 64 --note "$(printf '%65s' x)" "$MOUNT_A/other" -- true
 gives 64 --note x --status "$MOUNT_A/other"
 
+it "the note of a ticket is shown to others, too"
+NOTED=$RUNNER
+begin -N 1 --note 'of web2' "$MOUNT_A/notes" -- sleep 60
+expect eventually 5 note_is "$MOUNT_A/notes/run-0000000000" 'of web2'
+gives 0 --status "$MOUNT_B/notes"
+said '^  holder: run-0000000000 of pid [0-9]* \(sleep\) .*, note: of web2$'
+gives 1 -n "$MOUNT_B/notes" -- true
+said 'sleep \(of web2\), for'
+kill "$RUNNER"
+ended 143
+RUNNER=$NOTED
+expect eventually 5 rmdir "$MOUNT_A/notes"
+
 it "a note is its holder's: others cannot set it, it has no control characters, and it ends with the lock"
 expect_not setfattr -n user.lease.note -v mine "$MOUNT_B/noted" 2>/dev/null
 expect_not "${as_nobody[@]}" setfattr -n user.lease.note -v mine "$MOUNT_A/noted" 2>/dev/null
