@@ -9,20 +9,25 @@
 #include <dirent.h>
 #include <err.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/limits.h>
+#include <linux/magic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/xattr.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "fs/leaserun/failure.h"
 #include "fs/leaserun/table.h"
 #include "fs/leaserun/text.h"
 
 #define STATUS_TEXT_MAX 65536
+#define STATUS_LINKS_MAX 8
 
 /* Nothing is an empty text. -errno. */
 static int status_text(const char *path, const char *name, char *text, size_t size)
@@ -213,9 +218,30 @@ static int status_add_tickets(struct leaserun_report_lock *report, const char *d
     return length < 0 ? -error : 0;
 }
 
+static unsigned long status_ticket_number(const struct leaserun_process *who)
+{
+    const char *dash = strrchr(who->ticket, '-');
+    return dash ? strtoul(dash + 1, NULL, 10) : 0;
+}
+
+static int status_compare_tickets(const void *left, const void *right)
+{
+    unsigned long a = status_ticket_number(left), b = status_ticket_number(right);
+    return (a > b) - (a < b);
+}
+
+static void status_sort_tickets(struct leaserun_process *list, size_t count)
+{
+    if (count) {
+        qsort(list, count, sizeof *list, status_compare_tickets);
+    }
+}
+
 static int status_of_queue(struct leaserun_report_lock *report, const struct leaserun_lock *lock)
 {
     int result = status_add_tickets(report, lock->directory);
+    status_sort_tickets(report->holders, report->holder_count); /* the attribute has them by name */
+    status_sort_tickets(report->waiting, report->waiting_count);
     report->held = report->holder_count > 0;
     snprintf(report->kind, sizeof report->kind, "queue");
     snprintf(report->waiters, sizeof report->waiters, "%zu", report->waiting_count);
@@ -379,12 +405,50 @@ static int status_failed(const struct leaserun_report_lock *report, int result)
     return leaserun_failure(report->name, -result);
 }
 
+/* Replaces a symbolic link outside of a leasefs by what it leads to.  That is only for --status: what acquires or
+ * breaks a lock follows no link, which another user may have made.  False: it is none. */
+static bool status_follow_link(char path[PATH_MAX])
+{
+    char target[PATH_MAX], link[PATH_MAX];
+    struct statfs fs;
+    int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    bool outside = fd >= 0 && fstatfs(fd, &fs) == 0 && (unsigned long)fs.f_type != FUSE_SUPER_MAGIC;
+    ssize_t length = outside ? readlinkat(fd, "", target, sizeof target - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (length <= 0) {
+        return false;
+    }
+    target[length] = '\0';
+    const char *slash = strrchr(path, '/');
+    int directory = slash && *target != '/' ? (int)(slash - path + 1) : 0;
+    int size = snprintf(link, sizeof link, "%.*s%s", directory, path, target);
+    if (size < 0 || (size_t)size >= sizeof link) {
+        return false;
+    }
+    memcpy(path, link, (size_t)size + 1);
+    return true;
+}
+
+static int status_find(struct leaserun_lock *lock, const char *path)
+{
+    char followed[PATH_MAX];
+    int size = snprintf(followed, sizeof followed, "%s", path);
+    if (size < 0 || (size_t)size >= sizeof followed) {
+        return leaserun_failure(path, ENAMETOOLONG);
+    }
+    for (int links = 0; links < STATUS_LINKS_MAX && status_follow_link(followed); links++) {
+    }
+    return leaserun_lock_find(lock, followed);
+}
+
 int leaserun_status(const struct leaserun_arguments *arguments)
 {
     struct leaserun_report_lock report;
     struct status_list list = {0};
     struct leaserun_lock *lock = calloc(1, sizeof *lock);
-    int status = lock ? leaserun_lock_find(lock, arguments->locks[0]) : EX_OSERR;
+    int status = lock ? status_find(lock, arguments->locks[0]) : EX_OSERR;
     if (status) {
         free(lock);
         return status;

@@ -97,6 +97,40 @@ ended 0
 RUNNER=$FIRST ended 143
 expect rmdir "$MNT/q"
 
+it "waiters of a queue stand in its order, whatever their prefixes"
+mkdir "$MNT/rw"
+begin "$MNT/rw/write-" -- sleep 60
+FIRST=$RUNNER
+expect eventually 5 exists rw/write-0000000000
+begin "$MNT/rw/write-" -- true
+expect eventually 5 waiters rw 1
+begin "$MNT/rw/read-" -- true
+expect eventually 5 waiters rw 2
+gives 0 --status --json "$MNT/rw"
+shows '[w["ticket"] for w in s["waiting"]]' "['write-0000000001', 'read-0000000002']"
+kill -TERM "$FIRST"
+ended 0
+RUNNER=$FIRST ended 143
+expect eventually 5 rmdir "$MNT/rw"
+
+it "a symbolic link outside of a leasefs leads to the lock, held or free; nothing else follows it"
+mkdir "$TEST_DIR/var"
+ln -s "$MNT/linked" "$TEST_DIR/var/absolute"
+ln -s "../${MNT##*/}/linked" "$TEST_DIR/var/relative"
+ln -s relative "$TEST_DIR/var/twice"
+ln -s round "$TEST_DIR/var/round"
+says A 'acquire("linked")' ok
+for link in absolute relative twice; do
+    gives 0 --status "$TEST_DIR/var/$link"
+    said "^$MNT/linked: held\$"
+done
+gives 66 --break "$TEST_DIR/var/absolute"
+gives 66 "$TEST_DIR/var/absolute" -- true
+says A 'rm("linked")' ok
+gives 1 --status "$TEST_DIR/var/twice"
+said "^$MNT/linked: free\$"
+gives 66 --status "$TEST_DIR/var/round"
+
 # A queue with many tickets: a request for each would be seen.
 many_tickets() { # DIRECTORY
     says A "len([os.open('$1/a much longer name of a ticket-', os.O_CREAT | os.O_RDWR) for _ in range(1500)])" 1500
