@@ -203,7 +203,7 @@ START_TEST(address_that_is_none_is_refused_with_the_reason)
         {"redlock://a,,b", "names no host"},
         {"redlock://a,b,c/x", "is not a database"},
         {"redlock://a,b,c:0", "port"},
-        {"redlock://u:secret@a,b,c", "a password in a URI"},
+        {"redlock://u:secret@a,b,c", "a password in the URI"},
         {"redlock://a,b,c d", "host"},
         {"redis://a,b,c", "does not begin with redlock://"},
         {"redlock://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p", "more than 15"},
