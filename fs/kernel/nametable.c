@@ -38,7 +38,7 @@ static inline void sip_add(struct sip *s, uint64_t word)
 }
 
 /* Of the directory's number, which is not used twice, and the name. */
-static uint32_t nametable_hash(const struct nametable *table, const struct node *parent, const char *name)
+uint32_t nametable_hash(const struct nametable *table, const struct node *parent, const char *name)
 {
     const uint64_t *key = table->key;
     size_t length = strlen(name), left = length;

@@ -25,6 +25,8 @@ void nametable_init(struct nametable *table);
 /* Frees the table's own memory; nodes are untouched. */
 void nametable_clear(struct nametable *table);
 
+/* Of a name in a directory: the same as long as the table is; nobody can choose names of the same hash. */
+uint32_t nametable_hash(const struct nametable *table, const struct node *parent, const char *name);
 struct node *nametable_find(const struct nametable *table, const struct node *parent, const char *name);
 
 /* Prepares for so many additions at once: moves the present nodes now, while they are few. */

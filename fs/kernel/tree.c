@@ -49,7 +49,7 @@ struct tree *tree_new(void)
     nametable_init(&tree->names);
     tree->links = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     nametable_init(&tree->unnamed);
-    tree->displaced = g_ptr_array_new();
+    tree->displaced = g_hash_table_new_full(NULL, NULL, NULL, (GDestroyNotify)g_ptr_array_unref);
     tree->next_ino = FUSE_ROOT_ID;
     tree->root = tree_node_new(tree, NULL, "", S_IFDIR);
     return tree;
@@ -92,17 +92,31 @@ void tree_free(struct tree *tree)
         tree_node_free(g_queue_pop_head(&tree->deferred));
     }
     g_hash_table_destroy(tree->links);
-    g_ptr_array_free(tree->displaced, TRUE);
+    g_hash_table_destroy(tree->displaced);
     tree_node_free(tree->root);
     g_free(tree);
 }
 
+static gpointer tree_displaced_key(const struct tree *tree, const struct node *parent, const char *name)
+{
+    return GUINT_TO_POINTER(nametable_hash(&tree->names, parent, name));
+}
+
 static void tree_set_displaced(struct tree *tree, struct node *node, bool displaced)
 {
-    if (displaced && !node->displaced) {
-        g_ptr_array_add(tree->displaced, node);
-    } else if (!displaced && node->displaced) {
-        g_ptr_array_remove_fast(tree->displaced, node);
+    if (displaced == node->displaced) {
+        return;
+    }
+    gpointer key = tree_displaced_key(tree, node->parent, tree_name(node));
+    GPtrArray *nodes = g_hash_table_lookup(tree->displaced, key);
+    if (displaced && !nodes) {
+        nodes = g_ptr_array_new();
+        g_hash_table_insert(tree->displaced, key, nodes);
+    }
+    if (displaced) {
+        g_ptr_array_add(nodes, node);
+    } else if (g_ptr_array_remove_fast(nodes, node) && nodes->len == 0) {
+        g_hash_table_remove(tree->displaced, key);
     }
     node->displaced = displaced;
 }
@@ -114,8 +128,9 @@ static bool tree_is_used(const struct node *node)
 
 struct node *tree_next_displaced(struct tree *tree, const struct node *parent, const char *name, unsigned *at)
 {
-    while (*at < tree->displaced->len) {
-        struct node *node = g_ptr_array_index(tree->displaced, (*at)++);
+    const GPtrArray *nodes = g_hash_table_lookup(tree->displaced, tree_displaced_key(tree, parent, name));
+    while (nodes && *at < nodes->len) {
+        struct node *node = g_ptr_array_index(nodes, (*at)++);
         if (tree_is_used(node) && node->parent == parent && strcmp(tree_name(node), name) == 0) {
             return node;
         }
@@ -265,6 +280,7 @@ void tree_rename(struct tree *tree, struct node *node, struct node *parent, cons
         tree_detach(tree, there);
     }
     tree_detach(tree, node);
+    tree_set_displaced(tree, node, false); /* its new name finds it */
     char *old = tree_ensure_past(node)->name;
     node->past->name = g_strdup(name);
     g_free(old);

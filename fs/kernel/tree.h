@@ -82,8 +82,9 @@ struct tree {
     uint64_t next_ino;
     struct nametable unnamed; /* nodes that are not in `names` */
     struct notify *notify;
-    GQueue deferred;      /* freed when the kernel has got their notify_delete, in that order */
-    GPtrArray *displaced; /* nodes in use whose name finds another node now; mostly none */
+    GQueue deferred; /* freed when the kernel has got their notify_delete, in that order */
+    /* nametable_hash -> GPtrArray of the nodes in use whose name finds another node now; mostly none */
+    GHashTable *displaced;
 };
 
 struct tree *tree_new(void);
@@ -138,7 +139,7 @@ bool tree_same_path(const struct node *a, const struct node *b);
 struct node *tree_current_node(struct tree *tree, struct node *node);
 
 /* The next displaced node of that name that still has handles or holds, from the position `at` on (0: the first), which
- * it moves behind that node; or NULL. */
+ * it moves behind that node; or NULL.  It looks only at displaced nodes of that name. */
 struct node *tree_next_displaced(struct tree *tree, const struct node *parent, const char *name, unsigned *at);
 
 /* The node of a name, with a new reference.  `there` is what tree_find has just returned for it.  Makes a node of this

@@ -163,6 +163,74 @@ START_TEST(displaced_node_with_a_pending_claim_is_among_all)
 }
 END_TEST
 
+/* Opens a file of this name, which a symbolic link then displaces. */
+static struct wire_file displaced_file(const char *name)
+{
+    struct wire_file file = wire_created(w, name, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_symlink(w, "mine", "target")), 0);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "mine", name, 0)), 0);
+    ck_assert_uint_ne(wire_node(w, wire_lookup(w, name)), file.node);
+    return file;
+}
+
+/* How many displaced nodes a look-up of this name goes through. */
+static unsigned steps_to(const char *name)
+{
+    unsigned steps = 0;
+    while (tree_next_displaced(w->fs->tree, tree_root(w->fs->tree), name, &steps)) {
+    }
+    return steps;
+}
+
+/* Else one user's open files slow down each request of all others. */
+START_TEST(displaced_nodes_are_no_step_to_another_name)
+{
+    struct wire_file files[26];
+    for (int i = 0; i < 26; i++) {
+        files[i] = displaced_file((char[]){(char)('A' + i), '\0'});
+    }
+    ck_assert_uint_eq(steps_to("none"), 0);
+    for (int i = 0; i < 26; i++) {
+        char name[] = {(char)('A' + i), '\0'};
+        ck_assert_uint_eq(steps_to(name), 1);
+        ck_assert_int_eq(wire_result(w, wire_unlink(w, name)), 0);
+        ck_assert_uint_eq(wire_created(w, name, O_RDONLY).node, files[i].node);
+        ck_assert_uint_eq(steps_to(name), 0);
+    }
+}
+END_TEST
+
+START_TEST(displaced_node_that_is_renamed_leaves_its_old_name)
+{
+    struct tree *tree = w->fs->tree;
+    struct node *root = tree_root(tree), *nodes[3];
+    struct wire_file files[3];
+    for (int i = 0; i < 3; i++) { /* each displaces the one before */
+        files[i] = wire_created(w, (char[]){(char)('A' + i), '\0'}, O_RDONLY);
+        nodes[i] = tree_node(tree, files[i].node);
+        tree_rename(tree, nodes[i], root, "L");
+        ck_assert_ptr_eq(tree_find(tree, root, "L"), nodes[i]);
+        ck_assert_uint_eq(steps_to("L"), (unsigned)i);
+    }
+    tree_rename(tree, nodes[0], root, "M");
+    ck_assert_ptr_eq(tree_find(tree, root, "M"), nodes[0]);
+    ck_assert_uint_eq(steps_to("M"), 0);
+    ck_assert_ptr_eq(tree_next_displaced(tree, root, "L", &(unsigned){0}), nodes[1]);
+    ck_assert_uint_eq(steps_to("L"), 1);
+    tree_rename(tree, nodes[2], root, "M"); /* displaces it under its new name */
+    ck_assert_ptr_eq(tree_next_displaced(tree, root, "M", &(unsigned){0}), nodes[0]);
+    ck_assert_ptr_eq(tree_find(tree, root, "L"), nodes[1]);
+    ck_assert_uint_eq(steps_to("L"), 0);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(wire_close(w, files[i]), 0);
+        wire_forget(w, files[i].node, 1);
+    }
+    wire_turn(w);
+    ck_assert_uint_eq(count_nodes(), 0);
+    ck_assert_uint_eq(steps_to("M"), 0);
+}
+END_TEST
+
 START_TEST(link_acquires_the_name_with_content_and_inode)
 {
     struct wire_file file = wire_created(w, "tmp", O_WRONLY | O_EXCL);
@@ -1151,6 +1219,8 @@ int main(void)
     tcase_add_loop_test(cases, lease_that_was_closed_is_moved_once_it_is_decided, 0, 2);
     tcase_add_test(cases, name_is_found_as_what_was_granted);
     tcase_add_test(cases, displaced_node_with_a_pending_claim_is_among_all);
+    tcase_add_test(cases, displaced_nodes_are_no_step_to_another_name);
+    tcase_add_test(cases, displaced_node_that_is_renamed_leaves_its_old_name);
     tcase_add_test(cases, link_acquires_the_name_with_content_and_inode);
     tcase_add_test(cases, lock_of_a_name_that_was_linked_is_another_file);
     tcase_add_test(cases, file_of_a_name_that_was_linked_keeps_its_number_while_it_is_open);
