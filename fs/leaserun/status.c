@@ -94,44 +94,95 @@ static void status_add_row(struct leaserun_process *who, const struct leaserun_r
     who->seconds = row->age;
 }
 
-/* Those of this mount, by the path within it. */
+/* The mount's tables, sorted by name.  Each is read once, when the first lock of a directory needs it.  One that cannot
+ * be read is empty. */
+struct status_tables {
+    struct leaserun_table locks, waiters;
+    bool has_locks, has_waiters;
+};
+
+static void status_clear_tables(struct status_tables *tables)
+{
+    leaserun_table_free(&tables->locks);
+    leaserun_table_free(&tables->waiters);
+}
+
+static int status_compare_rows(const void *left, const void *right)
+{
+    const struct leaserun_row *a = left, *b = right;
+    int names = strcmp(a->name, b->name);
+    return names ? names : (a->number > b->number) - (a->number < b->number);
+}
+
+static void status_sort_table(struct leaserun_table *table)
+{
+    if (table->count) {
+        qsort(table->rows, table->count, sizeof *table->rows, status_compare_rows);
+    }
+}
+
+/* Those of the name, in the order of the table that was read. */
 static void status_add_rows(struct leaserun_process **list, size_t *count, const struct leaserun_table *table,
                             const char *name)
 {
-    char path[PATH_MAX];
-    for (size_t i = 0; i < table->count; i++) {
-        const struct leaserun_row *row = &table->rows[i];
-        snprintf(path, sizeof path, "%s", row->name);
-        leaserun_text_unescape(path);
-        struct leaserun_process *who = strcmp(path, name) == 0 ? status_add(list, count) : NULL;
+    size_t low = 0, high = table->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        bool before = strcmp(table->rows[middle].name, name) < 0;
+        low = before ? middle + 1 : low;
+        high = before ? high : middle;
+    }
+    for (; low < table->count && strcmp(table->rows[low].name, name) == 0; low++) {
+        struct leaserun_process *who = status_add(list, count);
         if (who) {
-            status_add_row(who, row);
+            status_add_row(who, &table->rows[low]);
         }
     }
 }
 
-/* What the attributes do not tell: who waits, and who holds a symbolic link. */
-static void status_add_tables(struct leaserun_report_lock *report, const struct leaserun_lock *lock)
+/* The path within the mount, escaped as in its tables; the caller frees it.  NULL: there is no memory. */
+static char *status_name_inside(const struct leaserun_lock *lock)
 {
-    struct leaserun_table table;
-    char name[2 * PATH_MAX];
+    char *name = NULL;
+    size_t size;
+    FILE *file = open_memstream(&name, &size);
     const char *inner = strcmp(lock->mount.inner, "/") == 0 ? "" : lock->mount.inner + 1;
-    snprintf(name, sizeof name, "%s%s%s", inner, *inner ? "/" : "", strrchr(lock->name, '/') + 1);
-    if (!lock->mount.readable) {
-        return;
+    if (!file) {
+        return NULL;
     }
-    if (report->held && !report->holder_count && leaserun_table_locks(&table, lock->mount.root) == 0) {
-        status_add_rows(&report->holders, &report->holder_count, &table, name);
-        leaserun_table_free(&table);
-    }
-    bool awaited = *report->waiters && strcmp(report->waiters, "0") != 0;
-    if (!report->ticket && awaited && leaserun_table_waiters(&table, lock->mount.root) == 0) {
-        status_add_rows(&report->waiting, &report->waiting_count, &table, name);
-        leaserun_table_free(&table);
-    }
+    leaserun_text_put(file, inner);
+    fputs(*inner ? "/" : "", file);
+    leaserun_text_put(file, strrchr(lock->name, '/') + 1);
+    fclose(file);
+    return name;
 }
 
-static int status_of_lock(struct leaserun_report_lock *report, const struct leaserun_lock *lock)
+/* What the attributes do not tell: who waits, and who holds a symbolic link. */
+static void status_add_tables(struct leaserun_report_lock *report, const struct leaserun_lock *lock,
+                              struct status_tables *tables)
+{
+    bool held = report->held && !report->holder_count;
+    bool awaited = !report->ticket && *report->waiters && strcmp(report->waiters, "0") != 0;
+    char *name = lock->mount.readable && (held || awaited) ? status_name_inside(lock) : NULL;
+    if (name && held) {
+        if (!tables->has_locks && leaserun_table_locks(&tables->locks, lock->mount.root) == 0) {
+            status_sort_table(&tables->locks);
+        }
+        tables->has_locks = true;
+        status_add_rows(&report->holders, &report->holder_count, &tables->locks, name);
+    }
+    if (name && awaited) {
+        if (!tables->has_waiters && leaserun_table_waiters(&tables->waiters, lock->mount.root) == 0) {
+            status_sort_table(&tables->waiters);
+        }
+        tables->has_waiters = true;
+        status_add_rows(&report->waiting, &report->waiting_count, &tables->waiters, name);
+    }
+    free(name);
+}
+
+static int status_of_lock(struct leaserun_report_lock *report, const struct leaserun_lock *lock,
+                          struct status_tables *tables)
 {
     struct stat st;
     char state[32], position[32] = "";
@@ -159,7 +210,7 @@ static int status_of_lock(struct leaserun_report_lock *report, const struct leas
     if (result == 0 && report->held) {
         result = status_add_owners(&report->holders, &report->holder_count, path);
     }
-    status_add_tables(report, lock);
+    status_add_tables(report, lock, tables);
     return result;
 }
 
@@ -248,11 +299,20 @@ static int status_of_queue(struct leaserun_report_lock *report, const struct lea
     return result ? result : status_number(lock->directory, "user.lease.width", report->width, sizeof report->width);
 }
 
-int leaserun_status_read(const struct leaserun_lock *lock, struct leaserun_report_lock *report)
+static int status_read(const struct leaserun_lock *lock, struct leaserun_report_lock *report,
+                       struct status_tables *tables)
 {
     bool queue = lock->name[strlen(lock->name) - 1] == '-';
     *report = (struct leaserun_report_lock){.name = queue ? lock->directory : lock->name, .grace = lock->mount.grace};
-    return queue ? status_of_queue(report, lock) : status_of_lock(report, lock);
+    return queue ? status_of_queue(report, lock) : status_of_lock(report, lock, tables);
+}
+
+int leaserun_status_read(const struct leaserun_lock *lock, struct leaserun_report_lock *report)
+{
+    struct status_tables tables = {0};
+    int result = status_read(lock, report, &tables);
+    status_clear_tables(&tables);
+    return result;
 }
 
 void leaserun_status_clear(struct leaserun_report_lock *report)
@@ -267,6 +327,7 @@ void leaserun_status_clear(struct leaserun_report_lock *report)
 struct status_list {
     struct leaserun_report_lock *reports; /* each with a name of its own */
     size_t count;
+    struct status_tables tables;
 };
 
 static int status_compare_names(const void *left, const void *right)
@@ -313,6 +374,7 @@ static void status_list_clear(struct status_list *list)
         leaserun_status_clear(&list->reports[i]);
     }
     free(list->reports);
+    status_clear_tables(&list->tables);
 }
 
 /* Appends "/NAME".  False: it is too long. */
@@ -331,7 +393,7 @@ static int status_list_directory(struct status_list *list, struct leaserun_lock 
 static int status_list_lock(struct status_list *list, const struct leaserun_lock *lock)
 {
     struct leaserun_report_lock report;
-    int result = leaserun_status_read(lock, &report);
+    int result = status_read(lock, &report, &list->tables);
     result = result == -EACCES ? 0 : result;
     result = result == 0 && report.held ? status_list_add(list, &report) : result;
     if (result < 0 || !report.held) {
@@ -343,7 +405,7 @@ static int status_list_lock(struct status_list *list, const struct leaserun_lock
 static int status_list_queue(struct status_list *list, struct leaserun_lock *lock)
 {
     struct leaserun_report_lock report;
-    int result = leaserun_status_read(lock, &report);
+    int result = status_read(lock, &report, &list->tables);
     bool used = result == 0 && report.holder_count + report.waiting_count > 0;
     result = result == -EACCES || result == -ENOENT ? 0 : result;
     result = result == 0 ? status_list_directory(list, lock, &report) : result;
@@ -455,7 +517,7 @@ int leaserun_status(const struct leaserun_arguments *arguments)
     }
     bool directory = lock->name[strlen(lock->name) - 1] == '-';
     leaserun_mount_find(&lock->mount, lock->directory);
-    int result = leaserun_status_read(lock, &report);
+    int result = status_read(lock, &report, &list.tables);
     result = result == 0 && directory ? status_list_directory(&list, lock, &report) : result;
     if (result < 0) {
         status = status_failed(&report, result);

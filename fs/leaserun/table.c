@@ -61,7 +61,7 @@ static int table_add(struct leaserun_table *table, const char *line, char *const
         table->rows = rows;
     }
     struct leaserun_row *row = &table->rows[table->count];
-    *row = (struct leaserun_row){.line = strdup(line)};
+    *row = (struct leaserun_row){.line = strdup(line), .number = table->count};
     if (!row->line) {
         return -ENOMEM;
     }

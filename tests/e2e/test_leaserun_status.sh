@@ -76,6 +76,30 @@ gives 0 --status --json "$MNT/l"
 shows 's["held"], s["kind"], s["holders"][0]["pid"]' "(True, 'lease', ${actor_pid[A]})"
 says A 'rm("l")' ok
 
+opens() { sed -n 's/^leasefs_requests_total{operation="open",result="ok"} //p' "$MNT/.leasefs/metrics"; }
+
+it "a directory with many links and awaited locks: the tables of the mount are read once"
+mkdir "$MNT/many"
+says A 'len([ln("elsewhere", "many/link\n%d" % i) for i in range(300)])' 300
+runners=()
+for name in x y z; do
+    says A "acquire('many/$name')" ok
+    begin "$MNT/many/$name" -- true
+    runners+=("$RUNNER")
+    expect eventually 5 waiters "many/$name" 1
+done
+BEFORE=$(opens)
+gives 0 --status --json "$MNT/many"
+COUNT=$(($(opens) - BEFORE))
+if [ "$COUNT" -le 4 ]; then pass; else fail "$COUNT opens"; fi
+shows 'len(s["locks"]), {h["pid"] for l in s["locks"] for h in l["holders"]}' "(303, {${actor_pid[A]}})"
+shows 'sorted(len(l["holders"]) for l in s["locks"])[0]' 1
+shows '[(l["name"][-1], [w["command"] for w in l["waiting"]]) for l in sorted(s["locks"], key=lambda l: l["name"]) if l["waiting"]]' \
+    "[('x', ['true']), ('y', ['true']), ('z', ['true'])]"
+says A "len([os.unlink('$MNT/many/' + name) for name in os.listdir('$MNT/many')])" 303
+for RUNNER in "${runners[@]}"; do ended 0; done
+expect eventually 5 rmdir "$MNT/many"
+
 it "a queue: its width, and each who holds and who waits by his place"
 mkdir "$MNT/q"
 gives 1 --status "$MNT/q"
