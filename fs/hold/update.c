@@ -91,6 +91,7 @@ static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold, enum bac
     if (hold->owner) {
         meta.pid = owner_identity(hold->owner, &meta.start);
         g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
+        g_strdelimit(meta.command, "\t", ' '); /* a tab begins the note */
     }
     g_strlcpy(meta.note, hold_note(hold) ? hold_note(hold) : "", sizeof meta.note);
     meta.has_times = hold_times(hold) != NULL;

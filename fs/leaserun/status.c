@@ -234,6 +234,9 @@ static bool status_add_ticket(struct leaserun_report_lock *report, char *line, c
         snprintf(ret_name, NAME_MAX + 1, "%s", unescaped);
         snprintf(who->ticket, sizeof who->ticket, "%s", unescaped);
         snprintf(who->since, sizeof who->since, "%s", since ? since : "");
+        if (line) {
+            leaserun_text_unescape(line);
+        }
         snprintf(who->note, sizeof who->note, "%s", line ? line : "");
         status_parse_owner(who, owner ? owner : "");
     }

@@ -28,7 +28,7 @@ static bool tickets_format(GString *line, struct request *r, const struct backen
 {
     const struct backend_info *info = entry->info;
     struct meta meta;
-    char name[NAME_BYTES_MAX * 4 + 1];
+    char name[NAME_BYTES_MAX * 4 + 1], note[META_NOTE_MAX * 4 + 1];
     if (info->type != BACKEND_LOCK || !meta_decode(info->meta, &meta) || !meta.sequence) {
         return false;
     }
@@ -37,7 +37,8 @@ static bool tickets_format(GString *line, struct request *r, const struct backen
     bool held = hold && hold->ticket ? hold->ticket->held : info->holders > 0;
     g_autofree char *since = xattr_format_acquired(r->fs, info), *owner = xattr_format_owner(r->fs, node, info);
     g_string_printf(line, "%s\t%s\t%s\t%s%s%s\n", log_escape(name, sizeof name, entry->name), held ? "held" : "waiting",
-                    since ? since : "", owner ? owner : "", *meta.note ? "\t" : "", meta.note);
+                    since ? since : "", owner ? owner : "", *meta.note ? "\t" : "",
+                    log_escape(note, sizeof note, meta.note));
     return true;
 }
 

@@ -96,12 +96,13 @@ gives 64 --note x --status "$MOUNT_A/other"
 
 it "the note of a ticket is shown to others, too"
 NOTED=$RUNNER
-begin -N 1 --note 'of web2' "$MOUNT_A/notes" -- sleep 60
-expect eventually 5 note_is "$MOUNT_A/notes/run-0000000000" 'of web2'
+begin -N 1 --note 'of web2\x41' "$MOUNT_A/notes" -- sleep 60
+expect eventually 5 note_is "$MOUNT_A/notes/run-0000000000" 'of web2\x41'
+expect_re "$(getfattr --only-values --absolute-names -n user.lease.tickets "$MOUNT_B/notes")" $'\tof web2\\\\x5cx41$'
 gives 0 --status "$MOUNT_B/notes"
-said '^  holder: run-0000000000 of pid [0-9]* \(sleep\) .*, note: of web2$'
+said '^  holder: run-0000000000 of pid [0-9]* \(sleep\) .*, note: of web2\\x5cx41$'
 gives 1 -n "$MOUNT_B/notes" -- true
-said 'sleep \(of web2\), for'
+said 'sleep \(of web2\\x5cx41\), for'
 kill "$RUNNER"
 ended 143
 RUNNER=$NOTED

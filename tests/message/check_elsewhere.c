@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include "fs/hold/meta.h"
@@ -203,6 +204,18 @@ START_TEST(attributes_of_the_lease_are_shown)
     check_xattr(there, file.node, "user.lease.waiters", "1");
     g_free(token);
     g_free(owner);
+}
+END_TEST
+
+START_TEST(tab_in_a_command_begins_no_note)
+{
+    prctl(PR_SET_NAME, "a\tb");
+    carol = there->pid = wire_child(there);
+    lease_there("L", "x");
+    uint64_t node = entry(here, "L").nodeid;
+    g_autofree char *owner = g_strdup_printf("elsewhere %d 1001 a b", (int)carol);
+    check_xattr(here, node, "user.lease.owner", owner);
+    check_xattr(here, node, "user.lease.note", "");
 }
 END_TEST
 
@@ -688,6 +701,7 @@ int main(void)
     tcase_add_test(cases, lock_elsewhere_that_ends_before_it_is_looked_at_shows_whose_it_was);
     tcase_add_test(cases, symbolic_link_elsewhere_is_one);
     tcase_add_test(cases, attributes_of_the_lease_are_shown);
+    tcase_add_test(cases, tab_in_a_command_begins_no_note);
     tcase_add_test(cases, ticket_elsewhere_is_one);
     tcase_add_test(cases, of_a_client_that_is_no_mount_its_content_is_shown);
     tcase_add_test(cases, listing_has_the_names_held_elsewhere);
