@@ -364,7 +364,8 @@ static void directory_fetched(void *arg, enum backend_result result, const struc
     struct request *r = arg;
     struct directory_cursor *cursor = directory_cursor(r);
     if (result != BACKEND_OK) {
-        request_reply(r, result == BACKEND_MISSING ? -ENOENT : -EIO);
+        bool gone = result == BACKEND_MISSING || result == BACKEND_NOT_DIRECTORY; /* a lock may be there now */
+        request_reply(r, gone ? -ENOENT : -EIO);
         return;
     }
     uint64_t listed = directory_is_listed(r);

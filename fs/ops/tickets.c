@@ -55,7 +55,8 @@ static void tickets_listed(void *arg, enum backend_result result, const struct b
     struct request *r = arg;
     GString *text = g_string_new(NULL), *line = g_string_new(NULL);
     if (result != BACKEND_OK) {
-        request_reply(r, result == BACKEND_MISSING ? -ENOENT : -EIO);
+        bool gone = result == BACKEND_MISSING || result == BACKEND_NOT_DIRECTORY; /* a lock may be there now */
+        request_reply(r, gone ? -ENOENT : -EIO);
         count = 0;
     }
     for (size_t i = 0; i < count; i++) {
