@@ -34,8 +34,8 @@ static int status_text(const char *path, const char *name, char *text, size_t si
 {
     ssize_t length = lgetxattr(path, name, text, size - 1);
     text[length < 0 ? 0 : length] = '\0';
-    bool none = length >= 0 || errno == ENOENT || errno == ENODATA || errno == EOPNOTSUPP || errno == EPERM;
-    return none ? 0 : -errno;
+    bool none = errno == ENOENT || errno == ENOTDIR || errno == ENODATA || errno == EOPNOTSUPP || errno == EPERM;
+    return length >= 0 || none ? 0 : -errno;
 }
 
 static struct leaserun_process *status_add(struct leaserun_process **list, size_t *count)
@@ -188,7 +188,7 @@ static int status_of_lock(struct leaserun_report_lock *report, const struct leas
     char state[32], position[32] = "";
     const char *path = lock->name;
     bool there = lstat(path, &st) == 0;
-    int result = there || errno == ENOENT ? 0 : -errno;
+    int result = there || errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
     result = result < 0 ? result : status_text(path, "user.lease.state", state, sizeof state);
     report->held = there && (strcmp(state, "held") == 0 || S_ISLNK(st.st_mode));
     if (!there || result < 0) {
@@ -405,12 +405,18 @@ static int status_list_lock(struct status_list *list, const struct leaserun_lock
     return result;
 }
 
+/* Of a directory that was listed: is it gone by now, or is a lock or a link there, or may it not be read? */
+static bool status_is_gone(int result)
+{
+    return result == -EACCES || result == -ENOENT || result == -ENOTDIR || result == -ENODATA;
+}
+
 static int status_list_queue(struct status_list *list, struct leaserun_lock *lock)
 {
     struct leaserun_report_lock report;
     int result = status_read(lock, &report, &list->tables);
     bool used = result == 0 && report.holder_count + report.waiting_count > 0;
-    result = result == -EACCES || result == -ENOENT ? 0 : result;
+    result = status_is_gone(result) ? 0 : result;
     result = result == 0 ? status_list_directory(list, lock, &report) : result;
     result = result == 0 && used ? status_list_add(list, &report) : result;
     if (result < 0 || !used) {
@@ -438,17 +444,41 @@ static int status_list_entry(struct status_list *list, struct leaserun_lock *loc
     return result;
 }
 
+/* Appends to the array of `*count`; the caller frees it, and each.  0 or -errno. */
+static int status_read_directory(const char *path, struct dirent ***entries, size_t *count)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); /* no link that was put there meanwhile */
+    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+    int result = directory ? 0 : -errno;
+    if (fd >= 0 && !directory) {
+        close(fd);
+    }
+    while (result == 0 && (errno = 0, entry = readdir(directory))) {
+        struct dirent **larger = realloc(*entries, (*count + 1) * sizeof *larger);
+        *entries = larger ? larger : *entries;
+        struct dirent *copy = larger ? malloc(entry->d_reclen) : NULL;
+        if (copy) {
+            (*entries)[(*count)++] = memcpy(copy, entry, entry->d_reclen);
+        }
+        result = copy ? 0 : -ENOMEM;
+    }
+    result = result == 0 ? -errno : result;
+    if (directory) {
+        closedir(directory);
+    }
+    return status_is_gone(result) ? 0 : result;
+}
+
 /* All names are read first: a user may make more directories in each other than there are descriptors. */
 static int status_list_directory(struct status_list *list, struct leaserun_lock *lock,
                                  const struct leaserun_report_lock *queue)
 {
-    size_t tickets;
+    size_t tickets, count = 0;
     struct dirent **entries = NULL;
     const char **names = status_tickets(queue, &tickets);
-    int count = names ? scandir(lock->directory, &entries, NULL, NULL) : 0;
-    int result = count >= 0 ? 0 : errno == EACCES || errno == ENOENT ? 0 : -errno;
-    result = names ? result : -ENOMEM;
-    for (int i = 0; i < count; i++) {
+    int result = names ? status_read_directory(lock->directory, &entries, &count) : -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
         bool ticket = bsearch(&name, names, tickets, sizeof *names, status_compare_names);
         if (result == 0 && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !ticket) {

@@ -197,6 +197,41 @@ expect_re "$(cat "$OUT")" "$MNT$deep/L: held"
 says A "rm('${deep#/}/L')" ok
 expect rm -r "$MNT/d"
 
+# churn DIRECTORY OUTSIDE: turns its directories into locks and into links to OUTSIDE, and back, until it is killed.
+churn() {
+    exec "$PYTHON" -c '
+import os, sys
+names = [os.path.join(sys.argv[1], "d%d" % i) for i in range(200)]
+while True:
+    for i, name in enumerate(names):
+        os.mkdir(name)
+    for i, name in enumerate(names):
+        os.rmdir(name)
+        os.symlink(sys.argv[2], name) if i % 2 else os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    for name in names:
+        os.unlink(name)
+' "$1" "$2"
+}
+
+it "a directory that becomes a lock or a link while it is listed"
+mkdir "$MNT/churn" "$TEST_DIR/outside"
+ln -s x "$TEST_DIR/outside/stranger"
+churn "$MNT/churn" "$TEST_DIR/outside" &
+CHURN=$!
+started+=("$CHURN")
+statuses=
+for ((i = 0; i < 30; i++)); do
+    run --status "$MNT/churn"
+    statuses+="$STATUS "
+    expect_not grep stranger "$OUT" # nothing follows the link
+done
+expect_not gone "$CHURN"
+expect_re "$statuses" '^([01] )+$'
+kill "$CHURN"
+expect eventually 5 gone "$CHURN"
+find "$MNT/churn" -mindepth 1 -delete
+expect rmdir "$MNT/churn"
+
 it "what cannot be told has another status: no leasefs, no directory, no arguments"
 gives 66 --status "$TEST_DIR/a"
 gives 66 --status "$MNT/none/a"
