@@ -46,7 +46,7 @@ struct control_file {
     struct observed *last[2]; /* of each list, when the file was opened; NULL: nothing */
     unsigned count, stage;    /* of the lists */
     struct observed *next;    /* to be written; NULL: all is */
-    GHashTable *places;       /* see control_add_waiting; the nodes are counted */
+    GHashTable *counts;       /* see control_add_held */
 };
 
 static struct control_file *control_file_of(const struct request *r)
@@ -102,13 +102,13 @@ static void control_write_line(struct fs *fs, struct control_file *file)
     GString *text = control_text(file);
     switch (file->lists[file->stage]) {
     case CONTROL_HELD:
-        control_add_held(fs, text, control_hold_of(file->next));
+        control_add_held(fs, text, control_hold_of(file->next), file->counts);
         break;
     case CONTROL_GUARDED:
-        control_add_guarded(fs, text, control_guard_of(file->next));
+        control_add_guarded(fs, text, control_guard_of(file->next), file->counts);
         break;
     case CONTROL_WAITING:
-        control_add_waiting(fs, text, control_hold_of(file->next), file->places);
+        control_add_waiting(fs, text, control_hold_of(file->next), file->counts);
         break;
     default:
         control_add_request(fs, text, control_request_of(file->next));
@@ -142,7 +142,7 @@ static void control_begin(struct fs *fs, struct control_file *file)
     static const enum control_list held[] = {CONTROL_GUARDED, CONTROL_HELD},
                                    waiting[] = {CONTROL_WAITING, CONTROL_REQUESTS};
     file->chunks = g_array_new(FALSE, FALSE, sizeof(struct control_chunk));
-    file->places = g_hash_table_new(NULL, NULL);
+    file->counts = g_hash_table_new(NULL, NULL);
     file->stage = 0;
     GString *text = control_text(file);
     if (file->what == CONTROL_STATUS) {
@@ -185,11 +185,11 @@ static void control_end(struct fs *fs, struct control_file *file)
     gpointer node;
     control_drop(file, file->chunks->len);
     g_array_free(file->chunks, TRUE);
-    g_hash_table_iter_init(&iter, file->places);
+    g_hash_table_iter_init(&iter, file->counts);
     while (g_hash_table_iter_next(&iter, &node, NULL)) {
         tree_unref(fs->tree, node);
     }
-    g_hash_table_destroy(file->places);
+    g_hash_table_destroy(file->counts);
 }
 
 static void control_file_free(struct fs *fs, struct control_file *file)

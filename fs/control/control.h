@@ -8,7 +8,8 @@
  * (ENOLCK), and no lock can have that name.
  *
  * A file shows the state at its open.  Only long tables are written as they are read,
- * a slice at a time between other requests: then a line is true when it is written.
+ * a slice at a time between other requests: then a line is true when it is written,
+ * and the number of a lock's waiters when its first line was.
  * A lock or waiter that exists from the open until its line is due appears exactly once;
  * later ones do not appear.  The last MiB that was read can be read again; who reads from further in front gets the
  * table of that moment.
@@ -91,11 +92,13 @@ void control_refuse(struct request *r);
 
 /* --- content of the files: table.c, text.c, metrics.c ------- */
 
-/* Appends the line of a hold or wait.  `places`: node -> how many tickets before it wait for the same name. */
-void control_add_held(struct fs *fs, GString *text, struct hold *hold);
+/* Appends the line of a hold or wait.  `counts`, of one file, has references of its nodes.  In the table of waits: how
+ * many tickets that wait for the name have a line; in the other: 1 + how many waiters the name had at its first line.
+ */
+void control_add_held(struct fs *fs, GString *text, struct hold *hold, GHashTable *counts);
 /* Appends the line of a lock that a guard keeps from others; none if the guard is over. */
-void control_add_guarded(struct fs *fs, GString *text, struct guard *guard);
-void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashTable *places);
+void control_add_guarded(struct fs *fs, GString *text, struct guard *guard, GHashTable *counts);
+void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashTable *counts);
 void control_add_request(struct fs *fs, GString *text, struct request *r);
 extern const char control_locks_header[], control_waiters_header[];
 

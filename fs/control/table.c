@@ -17,6 +17,9 @@
 const char control_locks_header[] = "name\tkind\tmode\thost\tpid\tuid\tcommand\tage\tremaining\twaiters\tnote\n";
 const char control_waiters_header[] = "name\tkind\tmode\thost\tpid\tuid\tcommand\tage\tposition\n";
 
+/* So few are counted for each line: that is cheaper than to keep the number. */
+#define CONTROL_COUNT_AGAIN 8
+
 static void control_add_escaped(GString *text, const char *value)
 {
     size_t before = text->len, need = strlen(value) * 4 + 1;
@@ -58,24 +61,33 @@ static void control_add_lock(GString *text, const struct node *node, unsigned ki
     g_string_append_printf(text, "\t%s\t%s", metrics_kind_names[kind], mode == BACKEND_SHARED ? "shared" : "exclusive");
 }
 
-/* Of this mount, on this node; of a ticket they are in its directory's queue. */
-static unsigned control_count_waiters(const struct node *node)
+/* Of this mount, on this node; of a ticket they are in its directory's queue.  They are counted at the first line of
+ * the lock: it has one for each holder, and there may be many of both. */
+static unsigned control_count_waiters(struct node *node, GHashTable *counts)
 {
     const struct hold *hold;
     const struct request *r;
-    unsigned count = 0;
+    unsigned count = GPOINTER_TO_UINT(g_hash_table_lookup(counts, node)), seen = 0;
+    if (count) {
+        return count - 1;
+    }
     for (int list = 0; list < 2; list++) {
         for (hold = list ? LIST_FIRST(&node->waiting) : LIST_FIRST(&node->holds); hold; hold = LIST_NEXT(hold, link)) {
             count += hold->list == CONTROL_WAITING;
+            seen++;
             for (r = hold_first_parked(hold); r; r = TAILQ_NEXT(r, parked)) {
                 count += r->listed_waiting;
+                seen++;
             }
         }
+    }
+    if (seen > CONTROL_COUNT_AGAIN) {
+        g_hash_table_insert(counts, tree_ref(node), GUINT_TO_POINTER(count + 1));
     }
     return count;
 }
 
-void control_add_held(struct fs *fs, GString *text, struct hold *hold)
+void control_add_held(struct fs *fs, GString *text, struct hold *hold, GHashTable *counts)
 {
     clock_ms now = clock_now();
     const struct backend_ticket *ticket = hold->ticket;
@@ -83,12 +95,12 @@ void control_add_held(struct fs *fs, GString *text, struct hold *hold)
     control_add_holder(fs, text, hold);
     control_add_seconds(text, now - hold->since);
     control_add_seconds(text, MAX(backend_ticket_deadline(ticket, now) - now, 0));
-    g_string_append_printf(text, "\t%u\t", control_count_waiters(hold->node));
+    g_string_append_printf(text, "\t%u\t", control_count_waiters(hold->node, counts));
     control_add_escaped(text, hold_note(hold) ? hold_note(hold) : "-");
     g_string_append_c(text, '\n');
 }
 
-void control_add_guarded(struct fs *fs, GString *text, struct guard *g)
+void control_add_guarded(struct fs *fs, GString *text, struct guard *g, GHashTable *counts)
 {
     clock_ms now = clock_now();
     if (!guard_is_over(g)) {
@@ -96,18 +108,18 @@ void control_add_guarded(struct fs *fs, GString *text, struct guard *g)
         control_add_process(fs, text, g->owner, g->uid);
         control_add_seconds(text, now - g->since);
         control_add_seconds(text, g->deadline - now);
-        g_string_append_printf(text, "\t%u\t-\n", control_count_waiters(g->node));
+        g_string_append_printf(text, "\t%u\t-\n", control_count_waiters(g->node, counts));
     }
 }
 
-void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashTable *places)
+void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashTable *counts)
 {
     struct node *queue = hold->sequence ? hold->node->parent : hold->node;
-    unsigned place = GPOINTER_TO_UINT(g_hash_table_lookup(places, queue)) + 1;
+    unsigned place = GPOINTER_TO_UINT(g_hash_table_lookup(counts, queue)) + 1;
     if (place == 1) {
         tree_ref(queue);
     }
-    g_hash_table_replace(places, queue, GUINT_TO_POINTER(place));
+    g_hash_table_replace(counts, queue, GUINT_TO_POINTER(place));
     control_add_lock(text, hold->node, hold->sequence ? METRICS_TICKET : hold->kind, hold->ticket->mode);
     control_add_process(fs, text, hold_update_owner(hold), hold->uid);
     control_add_seconds(text, clock_now() - hold->ticket->acquired);

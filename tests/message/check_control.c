@@ -415,6 +415,33 @@ START_TEST(table_stays_right_while_it_is_read_slowly)
 }
 END_TEST
 
+/* Else each of a lock's many lines would take as long as all its holders and waiters are many. */
+START_TEST(waiters_of_a_lock_are_counted_once_for_a_table)
+{
+    struct wire_file first = wire_created(w, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, first, LOCK_SH)), 0);
+    for (unsigned i = 1; i < MANY; i++) {
+        ck_assert_int_eq(wire_result(w, wire_flock(w, wire_opened(w, first.node, O_RDONLY), LOCK_SH)), 0);
+    }
+    w->pid = bob;
+    uint64_t waits = wire_flock(w, wire_opened(w, first.node, O_RDONLY), LOCK_EX);
+    ck_assert(wire_waits(w, waits));
+    struct wire_file table = wire_opened(w, node_of("locks"), O_RDONLY);
+    wire_interrupt(w, waits);
+    ck_assert_int_eq(wire_result(w, waits), EINTR);
+    GString *text = read_on(table, 0, 4096);
+    g_auto(GStrv) all = g_strsplit(text->str, "\n", -1);
+    ck_assert_uint_eq(lines(text->str), MANY + 1);
+    for (unsigned i = 1; i <= MANY; i++) {
+        g_auto(GStrv) line = g_strsplit(all[i], "\t", -1);
+        ck_assert_str_eq(line[9], "1");
+    }
+    g_autofree char *later = contents("locks");
+    ck_assert_ptr_null(strstr(later, "\t1\t-\n"));
+    g_string_free(text, TRUE);
+}
+END_TEST
+
 START_TEST(read_far_ahead_lets_others_go_first)
 {
     for (unsigned i = 0; i < MANY; i++) {
@@ -556,6 +583,7 @@ static Suite *control_suite(void)
     tcase_add_test(tables, waiters_are_shown_in_order_with_their_position);
     tcase_add_test(tables, tickets_hold_or_wait_for_their_turn);
     tcase_add_test(tables, table_stays_right_while_it_is_read_slowly);
+    tcase_add_test(tables, waiters_of_a_lock_are_counted_once_for_a_table);
     tcase_add_test(tables, read_far_ahead_lets_others_go_first);
     tcase_add_test(tables, daemon_ends_while_a_table_is_read);
     suite_add_tcase(suite, tables);
