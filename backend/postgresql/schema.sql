@@ -23,6 +23,7 @@
 -- wait for a transaction that uses a table, such as pg_dump's: a column or an index is made only if it is not there.
 
 SET client_min_messages = warning;
+SET search_path = pg_catalog, pg_temp; -- an administrator runs this text, too, where others may have made functions in public
 DO $$
 BEGIN
   PERFORM pg_advisory_xact_lock(1818322805); -- one after the other

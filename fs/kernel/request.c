@@ -7,6 +7,8 @@
 #include "fs/kernel/notify.h"
 #include "fs/kernel/tree.h"
 
+#define REQUEST_WAKE_LIMIT 2 /* ms that requests are resumed in one turn of the loop */
+
 struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node,
                             const char *name)
 {
@@ -120,7 +122,7 @@ void request_wake_due(struct fs *fs)
 {
     struct request *r;
     clock_ms now = clock_now(); /* one that sleeps again waits for the alarm, so that the loop serves others first */
-    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= now) {
+    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= now && clock_now() - now < REQUEST_WAKE_LIMIT) {
         request_resume(r, BACKEND_OK);
     }
     request_set_alarm(fs);

@@ -256,15 +256,20 @@ static void status_name_part(char *ret_attribute, const char *after)
 
 static int status_add_tickets(struct leaserun_report_lock *report, const char *directory)
 {
-    char attribute[XATTR_NAME_MAX + 1], last[NAME_MAX + 1] = "", *text = malloc(XATTR_SIZE_MAX + 1);
+    char attribute[XATTR_NAME_MAX + 1], last[NAME_MAX + 1] = "", before[NAME_MAX + 1];
+    char *text = malloc(XATTR_SIZE_MAX + 1);
     ssize_t length = text ? 1 : -1;
     while (length > 0) {
         status_name_part(attribute, last);
+        memcpy(before, last, sizeof before);
         length = lgetxattr(directory, attribute, text, XATTR_SIZE_MAX);
         char *rest = text, *line;
         text[length < 0 ? 0 : length] = '\0';
         while (length > 0 && (line = strsep(&rest, "\n")) && *line) {
             length = status_add_ticket(report, line, last) ? length : -1;
+        }
+        if (length > 0 && strcmp(last, before) <= 0) {
+            break; /* it does not go on */
         }
     }
     int error = errno;

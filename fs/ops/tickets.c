@@ -36,6 +36,9 @@ static bool tickets_format(GString *line, struct request *r, const struct backen
     const struct hold *hold = node ? hold_find_first(node) : NULL;
     bool held = hold && hold->ticket ? hold->ticket->held : info->holders > 0;
     g_autofree char *since = xattr_format_acquired(r->fs, info), *owner = xattr_format_owner(r->fs, node, info);
+    if (owner) {
+        owner[strcspn(owner, "\n")] = '\0'; /* a lock that outlived its daemon may have several processes */
+    }
     g_string_printf(line, "%s\t%s\t%s\t%s%s%s\n", log_escape(name, sizeof name, entry->name), held ? "held" : "waiting",
                     since ? since : "", owner ? owner : "", *meta.note ? "\t" : "",
                     log_escape(note, sizeof note, meta.note));
