@@ -102,8 +102,8 @@ class Tree:
                            capture_output=True)
 
     def find_compiler(self):
-        clock = os.path.relpath(os.path.join(self.sources, "backend/clock.c"), self.root)
-        line = self.make(["-n", "V=1", "-W", clock, "backend/clock.o"]).replace("\\\n", " ")
+        clock = os.path.join(self.sources, "backend/clock.c")  # the Makefile may have either
+        line = self.make(["-n", "V=1", "-W", clock, "-W", os.path.relpath(clock, self.root), "backend/clock.o"]).replace("\\\n", " ")
         words = shlex.split(next(part for part in re.split(r"&&|\n|;", line) if " -c " in part))
         self.compiler = [w for w in words[:words.index("-c")] if w != "ccache"]
         for option in ("-MT", "-MF"):

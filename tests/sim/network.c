@@ -269,7 +269,7 @@ void network_close(struct network_socket *s)
     struct packet *packet;
     s->closed = true;
     while (s->abandoned && network_is_cut(s) && (packet = g_queue_pop_tail(s->packets[TO_SERVER]))) {
-        g_byte_array_unref(packet->bytes); /* nobody sends again what could not be sent */
+        g_clear_pointer(&packet->bytes, g_byte_array_unref); /* nobody sends again what could not be sent */
         g_free(packet);
     }
     if (s->client) {
