@@ -60,8 +60,8 @@ static int64_t backend_parse_flags(GBytes *meta)
 {
     const char *end, *at = backend_find_word(meta, BACKEND_GUARD_WORD, &end);
     int64_t sum = 0;
-    for (; at && at < end && *at >= '0' && *at <= '9' && sum <= BACKEND_GUARD_MAX * BACKEND_GUARD_UNIT; at++) {
-        sum = sum * 10 + (*at - '0');
+    for (; at && at < end && *at >= '0' && *at <= '9'; at++) {
+        sum = sum > BACKEND_GUARD_MAX * BACKEND_GUARD_UNIT ? sum : sum * 10 + (*at - '0');
     }
     return at && (at == end || *at == ' ') ? sum : 0;
 }

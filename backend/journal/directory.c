@@ -133,9 +133,8 @@ static int directory_take_lock(struct journal *j, char *error, size_t error_size
         int length = g_snprintf(pid, sizeof(pid), "%-*d\n", JOURNAL_PID_SIZE - 1, (int)getpid());
 
         /* the pid is only for people, so a full disk is no error here */
-        if (ftruncate(j->lock, JOURNAL_LOCK_SIZE) < 0 || pwrite(j->lock, pid, (size_t)length, 0) < 0) {
-            return 0;
-        }
+        bool noted = ftruncate(j->lock, JOURNAL_LOCK_SIZE) == 0 && pwrite(j->lock, pid, (size_t)length, 0) > 0;
+        (void)noted;
         return 0;
     }
     int r = -errno;

@@ -196,6 +196,7 @@ static int compare_and_count(const void *a, const void *b)
 
 static unsigned comparisons_a_search(unsigned length, bool backwards)
 {
+    int removed = -1;
     int *numbers = g_new(int, length);
     struct skiplist list;
     skiplist_init(&list, compare_and_count, 42);
@@ -203,6 +204,8 @@ static unsigned comparisons_a_search(unsigned length, bool backwards)
         numbers[i] = (int)(backwards ? length - i : i);
         skiplist_insert(&list, &numbers[i]);
     }
+    skiplist_insert(&list, &removed);
+    skiplist_remove(&list, &removed);
     comparisons = 0;
     for (unsigned i = 0; i < length; i++) {
         skiplist_rank(&list, &numbers[i]);
