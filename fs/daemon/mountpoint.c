@@ -309,8 +309,7 @@ int mountpoint_lock(dev_t byte, char *error, size_t error_size)
 int mountpoint_stage(char *error, size_t error_size)
 {
     int lock = mountpoint_lock(0, error, error_size);
-    while (lock >= 0 && (umount2(MOUNTPOINT_STAGE, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 ||
-                         umount2(MOUNTPOINT_STAGES, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)) {
+    while (lock >= 0 && umount2(MOUNTPOINT_STAGE, MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
         /* of a daemon that was killed */
     }
     if (lock >= 0 && ((mkdir(MOUNTPOINT_STAGES, 0700) < 0 && errno != EEXIST) ||
