@@ -248,6 +248,19 @@ START_TEST(link_acquires_the_name_with_content_and_inode)
 }
 END_TEST
 
+START_TEST(three_names_of_a_lease_are_counted_as_they_go)
+{
+    uint64_t node = lease_of(alice, "tmp");
+    uint64_t first = wire_node(w, wire_link(w, node, "L")), second = wire_node(w, wire_link(w, node, "M"));
+    ck_assert_uint_eq(attributes(node).nlink, 3);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "tmp")), 0);
+    ck_assert_uint_eq(attributes(first).nlink, 2);
+    ck_assert_uint_eq(attributes(second).nlink, 2);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    ck_assert_uint_eq(attributes(second).nlink, 1);
+}
+END_TEST
+
 START_TEST(lock_of_a_name_that_was_linked_is_another_file)
 {
     uint64_t node = lease_of(alice, "tmp");
@@ -1222,6 +1235,7 @@ int main(void)
     tcase_add_test(cases, displaced_nodes_are_no_step_to_another_name);
     tcase_add_test(cases, displaced_node_that_is_renamed_leaves_its_old_name);
     tcase_add_test(cases, link_acquires_the_name_with_content_and_inode);
+    tcase_add_test(cases, three_names_of_a_lease_are_counted_as_they_go);
     tcase_add_test(cases, lock_of_a_name_that_was_linked_is_another_file);
     tcase_add_test(cases, file_of_a_name_that_was_linked_keeps_its_number_while_it_is_open);
     tcase_add_test(cases, link_to_a_held_name_is_refused);
