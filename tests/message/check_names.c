@@ -14,12 +14,22 @@
 static struct wire *w;
 static pid_t alice, bob; /* two unrelated processes */
 
-static void set_up(void)
+static void set_up_on(unsigned minor)
 {
-    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
+    w = wire_new_on_kernel(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY, minor);
     alice = wire_child(w);
     bob = wire_child(w);
     w->pid = alice;
+}
+
+static void set_up(void)
+{
+    set_up_on(FUSE_KERNEL_MINOR_VERSION);
+}
+
+static void set_up_before_linux_6_2(void)
+{
+    set_up_on(37);
 }
 
 static void tear_down(void)
@@ -918,17 +928,23 @@ START_TEST(number_of_a_node_is_free_when_the_kernel_was_notified_of_its_end)
 }
 END_TEST
 
+/* Releases the lease "second" while the kernel has not taken the notification that another has gone. */
+static uint64_t release_behind_a_deletion(void)
+{
+    uint64_t first = lease_of(alice, "first"), second = lease_of(alice, "second");
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, first, "user.lease.ttl", "1s")), 0);
+    g_autofree char *token = wire_xattr(w, second, "user.lease.token");
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "second")), second); /* and is kept */
+    wire_hold_deletions(true);
+    wire_advance(w, 2 * SECOND);
+    return wire_setxattr(w, second, "user.lease.release", token);
+}
+
 /* Else a lease that its token has released could still be seen. */
 START_TEST(answer_that_cannot_wait_for_an_invalidation_makes_the_kernel_look_again)
 {
     notify_enable_expire(w->fs->notify);
-    uint64_t first = lease_of(alice, "first"), second = lease_of(alice, "second");
-    ck_assert_int_eq(wire_result(w, wire_setxattr(w, first, "user.lease.ttl", "1s")), 0);
-    char *token = wire_xattr(w, second, "user.lease.token");
-    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "second")), second); /* and is kept */
-    wire_hold_deletions(true);
-    wire_advance(w, 2 * SECOND);
-    uint64_t released = wire_setxattr(w, second, "user.lease.release", token);
+    uint64_t released = release_behind_a_deletion();
     ck_assert(wire_waits(w, released));
     ck_assert(!wire_has_notification(w, WIRE_NOTIFY_INC_EPOCH, NULL));
     wire_advance(w, 20);
@@ -940,7 +956,16 @@ START_TEST(answer_that_cannot_wait_for_an_invalidation_makes_the_kernel_look_aga
     wire_hold_deletions(false);
     while (!wire_has_notification(w, FUSE_NOTIFY_DELETE, "second")) {
     }
-    g_free(token);
+}
+END_TEST
+
+/* There a notification takes the directory's lock, which the call that is answered may have. */
+START_TEST(answer_waits_for_no_invalidation_before_linux_6_2)
+{
+    uint64_t released = release_behind_a_deletion();
+    ck_assert_int_eq(wire_result(w, released), 0);
+    ck_assert(!wire_has_notification(w, FUSE_NOTIFY_DELETE, "second"));
+    wire_hold_deletions(false);
 }
 END_TEST
 
@@ -1279,5 +1304,9 @@ int main(void)
     tcase_add_test(cases, attributes_of_what_was_made_are_kept_for_a_tick_where_the_kernel_checks_permissions);
     tcase_add_loop_test(cases, attributes_from_a_listing_are_invalidated_when_they_change, 0, 4);
     suite_add_tcase(suite, cases);
+    TCase *old = tcase_create("old");
+    tcase_add_checked_fixture(old, set_up_before_linux_6_2, tear_down);
+    tcase_add_test(old, answer_waits_for_no_invalidation_before_linux_6_2);
+    suite_add_tcase(suite, old);
     return check_main(suite);
 }

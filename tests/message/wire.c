@@ -412,10 +412,10 @@ void wire_kill(struct wire *w, pid_t pid)
 
 /* --- beginning and ending ------------------------------------------------------------------ */
 
-static void wire_greet(struct wire *w)
+static void wire_greet(struct wire *w, unsigned minor)
 {
     struct fuse_init_in in = {.major = FUSE_KERNEL_VERSION,
-                              .minor = FUSE_KERNEL_MINOR_VERSION,
+                              .minor = minor,
                               .max_readahead = 131072,
                               .flags = FUSE_FLOCK_LOCKS | FUSE_POSIX_LOCKS | FUSE_ATOMIC_O_TRUNC | FUSE_ASYNC_READ |
                                        FUSE_BIG_WRITES | FUSE_MAX_PAGES | FUSE_DO_READDIRPLUS};
@@ -426,7 +426,7 @@ static void wire_greet(struct wire *w)
     ck_assert_uint_ne(out->flags & FUSE_POSIX_LOCKS, 0);
 }
 
-static struct wire *wire_new_on(unsigned features, const struct fake_backend *store)
+static struct wire *wire_new_on(unsigned features, const struct fake_backend *store, unsigned minor)
 {
     static const struct fuse_custom_io io = {.writev = wire_writev, .read = wire_readv};
     struct wire *w = g_new0(struct wire, 1);
@@ -457,18 +457,23 @@ static struct wire *wire_new_on(unsigned features, const struct fake_backend *st
     ck_assert_ptr_nonnull(w->session);
     ck_assert_int_eq(fuse_session_custom_io(w->session, &io, ends[1]), 0);
     fs_start(w->fs, w->session);
-    wire_greet(w);
+    wire_greet(w, minor);
     return w;
 }
 
 struct wire *wire_new(unsigned features)
 {
-    return wire_new_on(features, NULL);
+    return wire_new_on_kernel(features, FUSE_KERNEL_MINOR_VERSION);
+}
+
+struct wire *wire_new_on_kernel(unsigned features, unsigned minor)
+{
+    return wire_new_on(features, NULL, minor);
 }
 
 struct wire *wire_new_beside(struct wire *first)
 {
-    struct wire *w = wire_new_on(fake_backend_head(first->fake)->features, first->fake);
+    struct wire *w = wire_new_on(fake_backend_head(first->fake)->features, first->fake, FUSE_KERNEL_MINOR_VERSION);
     first->beside = w;
     w->beside = first;
     strcpy(w->fs->host, "elsewhere");

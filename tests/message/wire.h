@@ -64,6 +64,8 @@ struct wire_exchange {
 
 /* `features` of enum backend_feature. */
 struct wire *wire_new(unsigned features);
+/* On a kernel that has the protocol up to 7.`minor`; the others have what <linux/fuse.h> has. */
+struct wire *wire_new_on_kernel(unsigned features, unsigned minor);
 /* Another mount of the same store, on another host.  The two move together, and
  * wire_free of the first ends both. */
 struct wire *wire_new_beside(struct wire *first);
