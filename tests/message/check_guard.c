@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/file.h>
 
 #include "fs/hold/hold.h"
@@ -74,6 +75,43 @@ START_TEST(what_is_broken_is_held_until_its_file_is_closed)
     check_held("L", 1);
     wire_close(w, file);
     check_held("L", 0);
+}
+END_TEST
+
+static unsigned deletions_of(const char *name)
+{
+    unsigned count = 0;
+    for (guint i = 0; i < w->notices->len; i++) {
+        const struct wire_notice *notice = &g_array_index(w->notices, struct wire_notice, i);
+        count += notice->code == FUSE_NOTIFY_DELETE && strcmp(notice->name, name) == 0;
+    }
+    return count;
+}
+
+/* The kernel gets the notifications in this order. */
+static void await_deletion_of_another(const char *name)
+{
+    struct wire_file file = wire_created(w, name, O_WRONLY | O_EXCL);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_int_eq(break_lock(file.node), 0);
+    while (!wire_has_notification(w, FUSE_NOTIFY_DELETE, name)) {
+    }
+}
+
+/* A store that does not report that is asked for the name each time. */
+START_TEST(name_is_gone_for_the_kernel_when_the_store_reports_the_end_of_the_guard)
+{
+    bool reports = _i;
+    fake_backend_head(w->fake)->features |= reports ? BACKEND_CAN_WATCH : 0;
+    struct wire_file file = guarded("L");
+    ck_assert(wire_exists(w, "L"));
+    ck_assert_int_eq(break_lock(file.node), 0);
+    await_deletion_of_another("M");
+    ck_assert_uint_eq(deletions_of("L"), !reports);
+    wire_close(w, file);
+    hold_events.gone(w->fs, "L");
+    await_deletion_of_another("N");
+    ck_assert_uint_eq(deletions_of("L"), 1);
 }
 END_TEST
 
@@ -379,6 +417,7 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, what_is_broken_is_held_until_its_file_is_closed);
+    tcase_add_loop_test(cases, name_is_gone_for_the_kernel_when_the_store_reports_the_end_of_the_guard, 0, 2);
     tcase_add_test(cases, waiter_is_granted_when_the_file_is_closed);
     tcase_add_test(cases, last_of_several_files_ends_the_guard);
     tcase_add_test(cases, guard_of_a_lease_without_an_open_file_lasts_its_time);
