@@ -561,6 +561,15 @@ START_TEST(status_shows_what_is_mounted_and_how_it_is)
 }
 END_TEST
 
+START_TEST(store_of_one_mount_shows_that_mount_and_its_age)
+{
+    wire_advance(w, 61234);
+    g_autofree char *mounts = wire_xattr(w, FUSE_ROOT_ID, "user.lease.mounts");
+    ck_assert(g_str_has_prefix(mounts, w->fs->host));
+    ck_assert(g_str_has_suffix(mounts, "\t61.234\n"));
+}
+END_TEST
+
 static Suite *control_suite(void)
 {
     Suite *suite = suite_create("fs control");
@@ -593,6 +602,7 @@ static Suite *control_suite(void)
     tcase_add_test(counts, change_of_mode_is_no_new_lock);
     tcase_add_test(counts, requests_are_counted_by_operation_and_answer);
     tcase_add_test(counts, status_shows_what_is_mounted_and_how_it_is);
+    tcase_add_test(counts, store_of_one_mount_shows_that_mount_and_its_age);
     suite_add_tcase(suite, counts);
     return suite;
 }
