@@ -173,7 +173,6 @@ void nametable_remove(struct nametable *table, struct node *node)
         place = &(*place)->next;
     }
     *place = node->next;
-    node->next = NULL;
     table->count--;
     for (int i = 0; i < 2 && table->buckets > SEGMENT && table->buckets / 2 > table->count; i++) {
         nametable_shrink(table); /* two steps for each removal, so that it is small when it is empty */
