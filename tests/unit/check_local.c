@@ -233,6 +233,7 @@ START_TEST(very_many_leases_that_end_together_end_in_many_turns)
         ck_assert_int_eq(contract_acquire(name, &claim).result, BACKEND_OK);
     }
     g_usleep(2 * CONTRACT_SHORT * 1000);
+    ck_assert_int_eq(contract_test(name, &claim).type, BACKEND_NOTHING); /* it has expired, and has not ended yet */
     while (log.ended < COUNT) {
         unsigned before = log.ended;
         contract_turn();
