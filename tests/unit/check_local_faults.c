@@ -165,28 +165,37 @@ START_TEST(lease_that_became_a_handle_lock_is_one_also_when_the_sync_failed)
 }
 END_TEST
 
-/* After a failed rename the user looks for it by its old name. */
+/* After a failed rename the user looks for it by its old name.  1: another holds that by now; 2: the lease has ended,
+ * and another holds the new name. */
 START_TEST(rename_whose_sync_fails_leaves_the_old_name)
 {
     struct contract_log log[2] = {{0}};
-    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]);
-    struct reported renamed = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]), *flock = NULL;
+    struct reported renamed = {0}, revoked = {0};
+    const char *there = _i == 2 ? "b" : "a", *other = _i == 2 ? "a" : "b";
+    uint64_t fence = 0;
 
     disk_hold_syncs(true);
     disk_fail_syncs(EIO, 0);
     backend_rename(contract_backend, ticket, "b", NULL, on_done, &renamed);
+    if (_i == 2) {
+        backend_revoke(contract_backend, "b", ticket->fence, on_done, &revoked);
+    }
     if (_i) {
-        contract_get("a", BACKEND_FLOCK, &log[1]);
+        flock = contract_get(there, BACKEND_FLOCK, &log[1]);
+        fence = flock->fence;
     }
     disk_hold_syncs(false);
     CONTRACT_UNTIL(renamed.count);
     disk_fail_syncs(0, 0);
     ck_assert_int_eq(renamed.result, BACKEND_UNREACHABLE);
-    ck_assert_int_eq(contract_stat("b").type, BACKEND_NOTHING);
-    ck_assert_int_eq(contract_stat("a").kind, _i ? BACKEND_FLOCK : BACKEND_LEASE);
+    ck_assert_int_eq(contract_stat(other).type, BACKEND_NOTHING);
+    ck_assert_int_eq(contract_stat(there).kind, _i ? BACKEND_FLOCK : BACKEND_LEASE);
     if (_i) {
+        ck_assert_ptr_eq(contract_stat(there).ticket, flock);
+        ck_assert_uint_eq(flock->fence, fence);
         CONTRACT_UNTIL(log[0].ended);
-        ck_assert_int_eq(log[0].why, BACKEND_LOST);
+        ck_assert_int_eq(log[0].why, _i == 2 ? BACKEND_RELEASED : BACKEND_LOST);
     }
 }
 END_TEST
@@ -789,7 +798,7 @@ static Suite *local_faults_suite(void)
     tcase_add_test(sync, number_of_a_queue_is_reported_after_the_sync);
     tcase_add_test(sync, failed_sync_refuses_what_waited_for_it);
     tcase_add_test(sync, lease_that_became_a_handle_lock_is_one_also_when_the_sync_failed);
-    tcase_add_loop_test(sync, rename_whose_sync_fails_leaves_the_old_name, 0, 2);
+    tcase_add_loop_test(sync, rename_whose_sync_fails_leaves_the_old_name, 0, 3);
     suite_add_tcase(suite, sync);
 
     tcase_add_checked_fixture(faults, local_setup, contract_teardown);
