@@ -352,6 +352,30 @@ START_TEST(start_without_room_for_a_new_journal_goes_on_with_the_old_one)
 }
 END_TEST
 
+/* The new journal says behind the deadlines that it copied that a later one may be missing. */
+START_TEST(lease_renewed_without_room_while_the_journal_is_compacted_has_a_full_term_after_a_crash)
+{
+    struct contract_log log = {0};
+    struct backend_renewal renewal = {.ticket = contract_get("a", BACKEND_LEASE, &log), .ttl = CONTRACT_LONG};
+    g_autofree char *new_file = g_build_filename(local_directory, "journal.new", NULL);
+
+    log_set_level(LOG_LEVEL_ERROR);
+    disk_fail_room(ENOSPC);
+    ck_assert_int_gt(fill_up(), 600);      /* more than are copied in one turn */
+    for (int turn = 0; turn < 2; turn++) { /* compaction begins, and copies the lease */
+        contract_poll();
+        g_usleep(5000);
+        backend_renew(contract_backend, &renewal, 1);
+    }
+    ck_assert(g_file_test(new_file, G_FILE_TEST_EXISTS));
+    CONTRACT_UNTIL(!g_file_test(new_file, G_FILE_TEST_EXISTS));
+    clock_ms began = clock_now();
+    local_crash();
+    ck_assert_int_ge(contract_stat("a").deadline, began + CONTRACT_LONG);
+    disk_fail_room(0);
+}
+END_TEST
+
 /* All held locks can be released, and none comes back after a crash.  1: after compaction, which gives reserved room
  * back, has failed. */
 START_TEST(everything_can_be_released_on_a_full_disk)
@@ -807,6 +831,7 @@ static Suite *local_faults_suite(void)
     tcase_add_test(faults, failed_disk_gives_no_number_that_it_cannot_keep);
     tcase_add_test(faults, full_disk_refuses_new_leases_renews_and_releases_and_recovers);
     tcase_add_test(faults, start_without_room_for_a_new_journal_goes_on_with_the_old_one);
+    tcase_add_test(faults, lease_renewed_without_room_while_the_journal_is_compacted_has_a_full_term_after_a_crash);
     tcase_add_loop_test(faults, everything_can_be_released_on_a_full_disk, 0, 2);
     tcase_add_loop_test(faults, all_leases_that_closes_make_have_their_room_on_a_full_disk, 0, 2);
     tcase_add_test(faults, record_lock_that_joins_another_as_the_journal_fails_leaves_both);
