@@ -255,14 +255,15 @@ END_TEST
 
 START_TEST(torn_end_that_is_cut_off_is_no_failure)
 {
+    static const int numbers[] = {ENOSPC, EDQUOT};
     GPtrArray *records = scratch_records();
     struct story story = {.kept = scratch_records()};
     struct journal *j = open_good(records);
     story_put(&story, j, "kept");
     disk_plan(DISK_WRITE, 0, 0, NULL);
     ck_assert_int_eq(journal_append(j, 1, "torn", 4), 0);
-    disk_fail_writes(ENOSPC);
-    ck_assert_int_eq(journal_commit(j), -ENOSPC);
+    disk_fail_writes(numbers[_i]);
+    ck_assert_int_eq(journal_commit(j), -numbers[_i]);
     disk_fail_writes(0);
     ck_assert_int_eq(journal_failed(j), 0);
     story_put(&story, j, "after");
@@ -595,7 +596,7 @@ static Suite *errors_suite(void)
     tcase_add_loop_test(calls, call_that_fails_loses_nothing_that_was_confirmed, 0, G_N_ELEMENTS(cases));
     tcase_add_loop_test(calls, interrupted_call_is_made_again, 0, 3);
     tcase_add_test(calls, journal_whose_torn_end_cannot_be_cut_off_has_failed);
-    tcase_add_test(calls, torn_end_that_is_cut_off_is_no_failure);
+    tcase_add_loop_test(calls, torn_end_that_is_cut_off_is_no_failure, 0, 2);
     suite_add_tcase(suite, calls);
 
     tcase_add_checked_fixture(opening, setup, teardown);
