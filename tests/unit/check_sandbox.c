@@ -99,6 +99,27 @@ static char *part(const char *word)
     return found;
 }
 
+/* --- its description ---------------------------------------------------------------- */
+
+/* In its sandbox: is a system call refused as our filter refuses it?  1 or 0. */
+static int attempt_to_be_filtered(const void *arg)
+{
+    (void)arg;
+    return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) < 0 ? -1 : 0;
+}
+
+START_TEST(line_names_the_version_of_landlock_and_the_filter)
+{
+    g_autofree char *landlock = part("Landlock "), *seccomp = part("seccomp");
+    long version = syscall(SYS_landlock_create_ruleset, NULL, 0, 1);
+#ifdef SANDBOX_SANITIZERS
+    version = 0;
+#endif
+    ck_assert_int_eq(landlock ? atoi(landlock) : 0, MAX(version, 0));
+    ck_assert_int_eq(seccomp != NULL, try(attempt_to_be_filtered, NULL) == ENOSYS);
+}
+END_TEST
+
 /* --- system calls ------------------------------------------------------------------- */
 
 static int attempt_call(const void *arg)
@@ -709,6 +730,7 @@ int main(void)
 #endif
 
     add_case(suite, use);
+    tcase_add_test(use, line_names_the_version_of_landlock_and_the_filter);
     tcase_add_test(use, threads_processes_timers_and_dev_null_are_left);
 #ifndef SANDBOX_SANITIZERS
     tcase_add_test(use, priority_and_processors_are_its_own);
