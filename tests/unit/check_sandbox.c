@@ -294,6 +294,23 @@ START_TEST(store_that_is_not_there_is_reported)
 }
 END_TEST
 
+START_TEST(rules_that_the_kernel_refuses_are_an_error)
+{
+    enum { LAYERS = 16 }; /* that the kernel stacks at most */
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        for (int i = 0; i < LAYERS && sandbox_landlock(&policy) > 0; i++) {
+        }
+        int result = sandbox_apply(&policy, &sandbox, error, sizeof error);
+        _exit(result == -E2BIG && strstr(error, "Landlock") ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+END_TEST
+
 /* --- what is left ------------------------------------------------------------------- */
 
 static void *thread_main(void *arg)
@@ -704,6 +721,7 @@ static void add_files(Suite *suite)
     tcase_add_test(files, file_of_the_store_stays_in_it);
     tcase_add_test(files, without_a_store_no_file_is_made);
     tcase_add_test(files, store_that_is_not_there_is_reported);
+    tcase_add_test(files, rules_that_the_kernel_refuses_are_an_error);
     tcase_add_test(files, other_ports_are_closed_where_the_kernel_can_tell);
 }
 
