@@ -363,6 +363,46 @@ START_TEST(release_of_which_no_majority_answers_is_unknown)
 }
 END_TEST
 
+/* --- renewing --- */
+
+/* A lease whose renewal has begun.  Its deadline grows when it is renewed. */
+static struct backend_ticket *renew(struct contract_log *log)
+{
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, log);
+    backend_renew(contract_backend, &(struct backend_renewal){.ticket = ticket, .ttl = 2 * CONTRACT_LONG}, 1);
+    ck_assert_int_le(ticket->deadline, clock_now() + CONTRACT_LONG);
+    return ticket;
+}
+
+START_TEST(renewal_is_confirmed_by_a_majority_after_an_error_of_the_first_server)
+{
+    struct contract_log log = {0};
+    once(REDLOCK_RENEW, FAILS, FAKE_REDIS_LATE, FAKE_REDIS_LATE);
+    then_usual();
+    mount();
+    const struct backend_ticket *ticket = renew(&log);
+    await_calls(REDLOCK_RENEW, 1);
+    CONTRACT_UNTIL(poll_now()->open == 2);
+    say(1, words("ok 1"));
+    say(2, words("ok 1"));
+    ck_assert_int_gt(ticket->deadline, clock_now() + CONTRACT_LONG);
+    ck_assert_uint_eq(log.ended, 0);
+}
+END_TEST
+
+START_TEST(renewal_that_no_majority_answers_is_sent_again)
+{
+    struct contract_log log = {0};
+    once(REDLOCK_RENEW, FAILS, FAILS, words("ok 1"));
+    once(REDLOCK_RENEW, words("ok 1"), words("ok 1"), words("ok 1"));
+    then_usual();
+    mount();
+    const struct backend_ticket *ticket = renew(&log);
+    CONTRACT_UNTIL(ticket->deadline > clock_now() + CONTRACT_LONG);
+    ck_assert_uint_eq(log.ended, 0);
+}
+END_TEST
+
 /* --- waiting --- */
 
 /* The holder on all servers. */
@@ -792,6 +832,8 @@ int main(void)
     tcase_add_test(cases, claim_joins_nothing_of_which_no_majority_answers);
     tcase_add_test(cases, holder_leaves_the_lock_to_a_claim_that_is_still_joining);
     tcase_add_test(cases, release_of_which_no_majority_answers_is_unknown);
+    tcase_add_test(cases, renewal_is_confirmed_by_a_majority_after_an_error_of_the_first_server);
+    tcase_add_test(cases, renewal_that_no_majority_answers_is_sent_again);
     tcase_add_test(cases, waiter_tries_again_when_a_majority_reports_a_change_of_the_key);
     tcase_add_test(cases, waiter_that_no_majority_answers_gets_an_error);
     tcase_add_test(cases, waiters_of_one_mount_ask_as_one);
