@@ -361,6 +361,9 @@ START_TEST(replica_has_no_vote)
     redis_server_do(servers[2], "REPLICAOF NO ONE");
     ck_assert_int_eq(result, BACKEND_UNREACHABLE);
     until_up(2); /* and it has one when it is a master */
+    struct backend_status status = status_of(contract_backend);
+    ck_assert(!status.away);
+    backend_status_clear(&status);
     ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
 }
 END_TEST
@@ -533,6 +536,34 @@ START_TEST(names_that_cannot_be_are_not_listed)
     g_free(all);
     g_free(longest);
     g_free(longer);
+}
+END_TEST
+
+static void on_part(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
+{
+    GString *part = arg;
+    ck_assert_int_eq(result, BACKEND_OK);
+    for (size_t i = 0; i < count; i++) {
+        g_string_append_printf(part, "%s%s ", entries[i].name, entries[i].type == BACKEND_DIRECTORY ? "/" : "");
+    }
+}
+
+START_TEST(part_of_a_listing_has_as_many_names_as_requested_despite_expired_locks)
+{
+    struct contract_log log[2] = {{0}};
+    GString *part = g_string_new(NULL);
+    char *list = g_strdup_printf("lfs:L:lfs:%s/", prefix());
+    contract_get("a", BACKEND_LEASE, &log[0]);
+    contract_get("c", BACKEND_LEASE, &log[1]);
+    ck_assert_int_eq(contract_mkdir("e", NULL), BACKEND_OK);
+    for (unsigned i = 0; i < SERVERS; i++) {
+        redis_server_do(servers[i], "ZADD %s 0 b 0 d", list);
+    }
+    backend_list(contract_backend, "", "", 3, on_part, part);
+    CONTRACT_UNTIL(part->len);
+    ck_assert_str_eq(part->str, "a c e/ ");
+    g_string_free(part, TRUE);
+    g_free(list);
 }
 END_TEST
 
@@ -822,6 +853,7 @@ static Suite *redlock_suite(void)
     tcase_add_test(mounted, key_of_another_type_is_held_by_a_stranger);
     tcase_add_loop_test(mounted, impossible_record_shows_nothing_impossible, 0, 2);
     tcase_add_test(mounted, names_that_cannot_be_are_not_listed);
+    tcase_add_test(mounted, part_of_a_listing_has_as_many_names_as_requested_despite_expired_locks);
     tcase_add_test(mounted, directory_that_each_server_has_of_another_exists);
     tcase_add_test(mounted, directory_that_a_majority_has_not_is_gone);
     tcase_add_test(mounted, bytes_of_a_lock_owner_are_given_back_one_after_the_other);
