@@ -338,6 +338,34 @@ START_TEST(weaker_claim_that_others_share_stands)
 }
 END_TEST
 
+/* The store granted the waiter before its release, and let others in. */
+START_TEST(lock_that_a_cancelled_waiter_has_weakened_is_lost_if_others_share_it)
+{
+    struct backend_claim claim = {.kind = BACKEND_FCNTL,
+                                  .mode = BACKEND_SHARED,
+                                  .lock_owner = 7,
+                                  .end = 9,
+                                  .ttl = 60000,
+                                  .wait = true,
+                                  .user = &reported};
+    const struct remote_answer queued = {.outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED, .sent = clock_now()},
+                               shared = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY};
+    struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
+    held->head.user = &reported;
+    begin_silent();
+    remote_acquire(r, t, on_acquired, NULL);
+    answer(t, &queued);
+    ck_assert(backend_cancel(&r->backend, &t->head));
+    ck_assert_int_eq(sent[1]->procedure, REMOTE_RELEASE);
+    ck_assert_uint_eq(ended, 0);
+    sent[1]->on_answer(sent[1], &shared);
+    ck_assert_uint_eq(ended, 1);
+    ck_assert_int_eq(ended_why, BACKEND_LOST);
+    ck_assert_uint_eq(g_hash_table_size(r->tickets), 0);
+    end_silent();
+}
+END_TEST
+
 START_TEST(claim_is_given_up_at_once_where_its_lock_owner_has_no_other)
 {
     struct backend_claim claim = {.kind = BACKEND_FCNTL, .lock_owner = 7, .end = 9, .ttl = 60000, .wait = true};
@@ -360,6 +388,31 @@ static void on_done(void *arg, enum backend_result result)
     (void)arg;
     reported = result;
 }
+
+/* _i: its lock owner waits for other bytes, or for these. */
+START_TEST(unlock_without_an_answer_is_repeated_unless_its_bytes_are_claimed_again)
+{
+    struct backend_claim claim = {.kind = BACKEND_FCNTL,
+                                  .lock_owner = 7,
+                                  .start = _i == 0 ? 20 : 9,
+                                  .end = 29,
+                                  .ttl = 60000,
+                                  .wait = true,
+                                  .user = &reported};
+    const struct remote_answer queued = {.outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED, .sent = clock_now()},
+                               unknown = {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE};
+    struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
+    begin_silent();
+    remote_acquire(r, t, on_acquired, NULL);
+    answer(t, &queued);
+    ck_assert(remote_release_range(r, held, 0, 9, on_done, NULL));
+    ck_assert_int_eq(sent[1]->procedure, REMOTE_RELEASE_RANGE);
+    sent[1]->on_answer(sent[1], &unknown);
+    ck_assert_int_eq(reported, BACKEND_UNREACHABLE);
+    ck_assert_uint_eq(count, _i == 0 ? 3 : 2);
+    end_silent();
+}
+END_TEST
 
 /* While a server grants nothing, a renewal puts back what was known when it was sent. */
 START_TEST(what_is_changed_while_it_is_renewed_is_renewed_again)
@@ -480,7 +533,9 @@ int main(void)
                         G_N_ELEMENTS(outcomes));
     tcase_add_loop_test(tcase, lock_whose_weaker_claim_cannot_be_undone_is_lost, 0, 3);
     tcase_add_loop_test(tcase, weaker_claim_that_others_share_stands, 0, 2);
+    tcase_add_test(tcase, lock_that_a_cancelled_waiter_has_weakened_is_lost_if_others_share_it);
     tcase_add_test(tcase, claim_is_given_up_at_once_where_its_lock_owner_has_no_other);
+    tcase_add_loop_test(tcase, unlock_without_an_answer_is_repeated_unless_its_bytes_are_claimed_again, 0, 2);
     tcase_add_loop_test(tcase, what_is_changed_while_it_is_renewed_is_renewed_again, 0, 3);
     tcase_add_loop_test(tcase, late_grant_reports_due_within_its_term, 0, 3);
     tcase_add_loop_test(tcase, grant_that_came_too_late_is_requested_again, 0, 2);
