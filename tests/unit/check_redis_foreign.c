@@ -385,6 +385,22 @@ START_TEST(value_like_ours_that_we_did_not_write_costs_that_one_lock)
 }
 END_TEST
 
+/* Both are renewed in one request. */
+START_TEST(damaged_value_of_a_lock_keeps_no_other_from_being_renewed)
+{
+    struct hosts_record *damaged = hosts_get(0, "L", HOSTS_LONG), *other = hosts_get(0, "M", HOSTS_LONG);
+    const struct backend_renewal renewals[] = {{.ticket = damaged->ticket, .ttl = HOSTS_LONG},
+                                               {.ticket = other->ticket, .ttl = HOSTS_LONG}};
+    clock_ms deadline = other->ticket->deadline;
+    hosts_pass(2);
+    /* behind the ticket's id: number, time and lock-delay */
+    redis_server_do(hosts_server, "SETRANGE h:L 44 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+    backend_renew(hosts_mount(0), renewals, G_N_ELEMENTS(renewals));
+    HOSTS_UNTIL(other->ended || other->ticket->deadline > deadline);
+    ck_assert_uint_eq(other->ended, 0);
+}
+END_TEST
+
 static void on_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
 {
     GString *text = arg;
@@ -680,6 +696,7 @@ int main(void)
     tcase_add_loop_test(administrator, key_of_the_wrong_type_that_many_locks_have_in_common_is_named_and_left, 0, 4);
     tcase_add_test(administrator, record_that_we_did_not_write_costs_that_one_lock);
     tcase_add_test(administrator, value_like_ours_that_we_did_not_write_costs_that_one_lock);
+    tcase_add_test(administrator, damaged_value_of_a_lock_keeps_no_other_from_being_renewed);
     tcase_add_test(administrator, listing_passes_over_what_is_no_name);
     tcase_add_loop_test(administrator, question_finds_out_what_is_lost_before_it_is_answered, 0, 12);
     tcase_add_loop_test(administrator, question_finds_out_that_another_holds_what_excludes_it, 0, G_N_ELEMENTS(pairs));
