@@ -27,6 +27,7 @@ it "a URI that cannot be is refused"
 refused 'invalid URI query parameter: "colour"' '' "$(uri postgres postgres '?colour=blue')"
 refused 'the name of a schema has lower case letters' '' "$(uri postgres postgres '?schema=a;b')"
 refused 'the name of a schema has lower case letters' '' "$(uri postgres postgres '?schema=pg_mine')"
+refused 'the name of a schema has lower case letters' '' "$(uri postgres postgres '?schema=1a')"
 refused 'a password in the URI would be shown to all users.*credentials=FILE' '' "postgresql://postgres:secret@127.0.0.1/postgres"
 refused 'invalid sslmode value' '' "$(uri postgres postgres '?sslmode=perhaps')"
 refused 'option prefix= is only for redis://' prefix=a:
