@@ -63,13 +63,15 @@ said "not free in time: held by $(uname -n):[0-9]+ [a-z]+, for [0-9.]+s"
 kill "$QUEUED"
 ended 0
 
-it "-n and -w name the holder and say for how long it holds; with -E 0 nothing is said"
+it "-n and -w name the holder and say for how long it holds; with -E 0 only -v says it"
 gives 1 -n "$MOUNT_B/job" -- true
 said "^leaserun: $MOUNT_B/job: held by $(uname -n):[0-9]+ sleep, for [0-9.]+s$"
 gives 4 -E 4 -w .2 "$MOUNT_A/job" -- true
 said "^leaserun: $MOUNT_A/job: not free in time: held by $(uname -n):[0-9]+ sleep, for [0-9.]+s$"
 gives 0 -n -E 0 "$MOUNT_A/job" -- true
 expect_is "$(cat "$OUT")" ""
+gives 0 -v -n -E 0 "$MOUNT_A/job" -- true
+said "^leaserun: $MOUNT_A/job: held by $(uname -n):[0-9]+ sleep, for [0-9.]+s$"
 begin -s "$MOUNT_A/shared" -- sleep 60
 FIRST=$RUNNER
 begin -s "$MOUNT_A/shared" -- sleep 60
@@ -143,6 +145,20 @@ said 'nobody holds it'
 gives 64 --break "$MOUNT_A/queue"
 gives 64 --break "$MOUNT_A/job" extra
 gives 66 --break "$TEST_DIR"
+
+name="--break of a lock that ends meanwhile says that nobody holds it"
+if command -v strace >/dev/null; then
+    it "$name"
+    touch "$MOUNT_A/ending"
+    STATUS=0
+    ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" strace -qq -o /dev/null -e inject=lsetxattr:error=ENOENT \
+        "$LEASERUN" --break "$MOUNT_A/ending" >"$OUT" 2>&1 || STATUS=$?
+    expect_is "$STATUS" 1
+    said 'nobody holds it'
+    rm "$MOUNT_A/ending"
+else
+    skip "$name" "no strace"
+fi
 
 it "--break of another user's lock is refused with status 77, and says whose it is"
 touch "$MOUNT_A/roots"

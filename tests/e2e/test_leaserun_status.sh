@@ -237,6 +237,8 @@ expect rmdir "$MNT/churn"
 it "what cannot be told has another status: no leasefs, no directory, no arguments"
 gives 66 --status "$TEST_DIR/a"
 gives 66 --status "$MNT/none/a"
+gives 66 --status "$MNT/$(printf '%0256d' 0)"
+said 'File name too long$'
 gives 64 --status
 gives 64 --status "$MNT/a" "$MNT/b"
 gives 64 --json "$MNT/a" -- true
