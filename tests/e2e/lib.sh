@@ -259,6 +259,9 @@ start() {
     started+=("$STARTED")
 }
 
+# How often the daemon's threads have left a CPU.
+wakeups() { awk '/ctxt_switches/ { n += $2 } END { print n }' "/proc/$DAEMON/task/"*/status; }
+
 gone() { ! [ -d "/proc/$1" ] || [[ $(cat "/proc/$1/stat" 2>/dev/null) =~ ^[0-9]+\ .*\)\ [ZX] ]]; }
 
 end_process() { # PID

@@ -197,6 +197,12 @@ release_two() { # two at once, each with a file of its own
     wait $!
     [ "$(allowed)" = "$free" ] && [ "$(priority)" = 0 ]
 }
+rests() { # it has not woken for a second
+    local before
+    before=$(wakeups)
+    pause 1
+    [ "$(wakeups)" = "$before" ]
+}
 mount_memory sandbox=no # which keeps the right to raise the priority
 if [ "${#cpus[@]}" -gt 1 ] && nice -n -10 true 2>/dev/null; then
     free=$(allowed)
@@ -204,7 +210,7 @@ if [ "${#cpus[@]}" -gt 1 ] && nice -n -10 true 2>/dev/null; then
     expect [ "$(metric leasefs_follow_moves_total)" -ge "$(metric leasefs_follows_total)" ]
     expect eventually 60 release_two
 fi
-expect eventually 20 constantly 300 asleep
+expect eventually 20 rests
 unmount "$MNT"
 
 it "it ends on a signal while it follows, also if its parent has blocked SIGALRM"

@@ -10,8 +10,6 @@ LEASES=${E2E_LEASES:-2000}
 STORE=$TEST_DIR/store
 mkdir -m 700 "$STORE"
 
-wakeups() { awk '/ctxt_switches/ { n += $2 } END { print n }' "/proc/$DAEMON/task/"*/status; }
-
 remount() {
     local point=$MNT
     mount_index "$point"
