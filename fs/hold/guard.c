@@ -28,7 +28,7 @@ static void guard_ended(void *arg, enum backend_result result)
 
 static struct guard_list *guard_bucket(struct fs *fs, const char *path)
 {
-    return &fs->guards[g_str_hash(path) % GUARD_BUCKETS];
+    return &fs->guards[nametable_hash(&fs->tree->names, fs->tree->root, path) % GUARD_BUCKETS];
 }
 
 static void guard_free(struct fs *fs, struct guard *g)

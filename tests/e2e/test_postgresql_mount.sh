@@ -48,6 +48,11 @@ expect touch "$MNT/by-app"
 expect rm "$MNT/by-app"
 expect unmount "$MNT"
 
+it "the text of the schema calls no function of another user"
+sql 'CREATE FUNCTION public.pg_advisory_xact_lock(integer) RETURNS void LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION $x$not mine$x$; END$$' >/dev/null
+expect_is "$("$LEASEFS" --print-schema=postgresql | psql -Xq1 -v ON_ERROR_STOP=1 -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres postgres 2>&1)" ''
+sql 'DROP FUNCTION public.pg_advisory_xact_lock(integer)' >/dev/null
+
 it "a schema of somebody else, and one of a newer leasefs, are refused"
 sql 'CREATE SCHEMA theirs' 'CREATE SCHEMA newer' \
     'CREATE FUNCTION newer.format_version() RETURNS integer LANGUAGE sql AS $$SELECT 99$$' >/dev/null

@@ -335,6 +335,23 @@ says A 'close(t)' ENOTCONN
 expect_is "$(hear B 10)" ok
 says B 'close(b)' ok
 
+if [ -x "$(dirname "$LEASEFS")/leaserun" ]; then
+    it "a ticket of several processes is one line of its queue, and leaserun --status of the queue ends"
+    mkdir "$MNT/several"
+    start bash -c 'exec 9<>"$1/zz-"; flock 9; sleep 60 & echo $! >"$2"; wait' bash "$MNT/several" "$TEST_DIR/child"
+    holder=$STARTED
+    ticket_state() { [ "$(attribute several/zz-0000000000 state)" = held ] && [ -s "$TEST_DIR/child" ]; }
+    expect eventually 5 ticket_state
+    restart
+    has_two() { [ "$(owners several/zz-0000000000 | wc -w)" = 2 ]; }
+    expect eventually 5 has_two
+    expect_is "$(attribute several tickets | wc -l)" 1
+    expect timeout 10 "$(dirname "$LEASEFS")/leaserun" --status "$MNT/several"
+    end_process "$holder"
+    kill "$(cat "$TEST_DIR/child")"
+    expect eventually 10 rmdir "$MNT/several"
+fi
+
 it "user.lease.break ends it at once"
 says A 'f = op("broken", "RDWR|CREAT"); flock(f, "EX")' ok
 restart

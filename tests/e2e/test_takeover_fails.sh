@@ -45,6 +45,7 @@ it "a new daemon that is killed"
 killed pidfd_open 1
 killed mount 1
 killed open_tree 1
+expect_is "$(stat -c %a /run/leasefs.stage)" 700 # no user can reach the mount that is left in it
 killed umount2 1 # of what the one before has left
 killed umount2 3 # where it was prepared, behind that
 killed rmdir 2

@@ -5,6 +5,9 @@
 #include <string.h>
 #include <sys/file.h>
 
+#include "fs/hold/hold.h"
+#include "fs/kernel/request.h"
+#include "fs/kernel/tree.h"
 #include "tests/message/wire.h"
 #include "tests/support/check_main.h"
 
@@ -463,6 +466,44 @@ static uint64_t parked_open(struct wire_file *ret_writer)
     return waiting;
 }
 
+static unsigned resumed;
+
+/* Each time it takes so long that it would be due again. */
+static void sleep_again(struct request *r)
+{
+    wire_let_time_pass(1);
+    if (++resumed < 100) {
+        request_sleep(r, clock_now(), sleep_again, sleep_again);
+    }
+}
+
+START_TEST(requests_that_sleep_again_let_the_loop_serve_others)
+{
+    const struct wire_file *files[] = {&b, &c};
+    struct request *sleeping[2];
+    struct request parked[2];
+    ck_assert_int_eq(wire_result(w, ask(FLOCK, &a)), 0);
+    for (int i = 0; i < 2; i++) {
+        uint64_t waiting = ask(FLOCK, files[i]);
+        ck_assert(wire_waits(w, waiting));
+    }
+    const struct hold *hold = LIST_FIRST(&tree_find(w->fs->tree, w->fs->tree->root, "L")->waiting);
+    for (int i = 0; i < 2; i++, hold = LIST_NEXT(hold, link)) {
+        sleeping[i] = hold_first_parked(hold);
+        parked[i] = *sleeping[i];
+        request_unpark(sleeping[i]);
+        request_sleep(sleeping[i], clock_now(), sleep_again, sleep_again);
+    }
+    request_wake_due(w->fs);
+    ck_assert_uint_ge(resumed, 1);
+    ck_assert_uint_le(resumed, 2); /* each once */
+    for (int i = 0; i < 2; i++) {
+        request_unpark(sleeping[i]);
+        request_park(sleeping[i], parked[i].queue, parked[i].next_step, parked[i].cancel);
+    }
+}
+END_TEST
+
 START_TEST(interrupted_open_takes_nothing)
 {
     struct wire_file writer;
@@ -606,6 +647,7 @@ int main(void)
     tcase_add_loop_test(cases, each_broken_lock_is_lost_to_its_handle, 0, KINDS);
     tcase_add_loop_test(cases, lock_that_its_store_has_forgotten_is_held, 0, KINDS);
     tcase_add_loop_test(cases, each_interrupt_is_obeyed_while_the_loop_is_busy, 0, KINDS);
+    tcase_add_test(cases, requests_that_sleep_again_let_the_loop_serve_others);
     tcase_add_test(cases, interrupted_open_takes_nothing);
     tcase_add_test(cases, interrupted_open_with_a_pending_claim_gives_back);
     tcase_add_test(cases, interrupt_marked_before_the_lapse_still_ends_the_open);

@@ -35,6 +35,11 @@ clock_ms clock_now(void)
     return wire_clock;
 }
 
+void wire_let_time_pass(int64_t milliseconds)
+{
+    wire_clock += milliseconds;
+}
+
 int64_t clock_wall(void)
 {
     return 1700000000000 + wire_clock;

@@ -91,6 +91,8 @@ void wire_take(struct wire *w);
 /* That, the loop, and the backend's events, until all is quiet. */
 void wire_turn(struct wire *w);
 void wire_advance(struct wire *w, int64_t milliseconds);
+/* Moves the clock, and nothing else. */
+void wire_let_time_pass(int64_t milliseconds);
 
 /* Is it unanswered, after a turn? */
 bool wire_waits(struct wire *w, uint64_t unique);
