@@ -33,6 +33,9 @@ char *postgresql_schema(const char *name)
     if (!name || strcmp(name, POSTGRESQL_SCHEMA_DEFAULT) == 0) {
         return g_strdup(connect_schema_text);
     }
+    if (!pq_is_schema(name)) {
+        return NULL;
+    }
     GString *text = g_string_new(connect_schema_text);
     char *with_dot = g_strdup_printf("%s.", name), *after_word = g_strdup_printf("SCHEMA %s", name),
          *if_not = g_strdup_printf("SCHEMA IF NOT EXISTS %s", name);
@@ -49,9 +52,9 @@ char *postgresql_schema(const char *name)
 
 char *pq_error_line(const char *message)
 {
-    char *line = g_strdup(message && *message ? message : "the connection was closed");
-    g_strdelimit(line, "\n\t", ' ');
-    return g_strchomp(line);
+    GString *line = g_string_new(message && *message ? message : "the connection was closed");
+    g_string_replace(line, "\n\t", "; ", 0); /* a line that goes on */
+    return g_strchomp(g_strdelimit(g_string_free(line, FALSE), "\n\t", ' '));
 }
 
 static void connect_fail(struct pq_connection *c, char *error)
@@ -297,18 +300,15 @@ void pq_connect(const struct pq_target *target, const char *mount, bool first, s
     if (PQstatus(ret->conn) != CONNECTION_OK) {
         char *why = pq_error_line(ret->conn ? PQerrorMessage(ret->conn) : "out of memory");
         bool password = ret->conn && PQconnectionNeedsPassword(ret->conn);
-        bool away = first && strstr(why, "Is the server running"); /* libpq's question, where nothing listens */
-        if (strstr(why, "unsupported startup parameter")) {        /* PgBouncer's, of options */
+        if (strstr(why, "unsupported startup parameter")) { /* PgBouncer's, of options */
             g_free(why);
             why = g_strdup(CONNECT_POOLER);
         }
         connect_fail(
-            ret,
-            password ? g_strdup("the server requires a password: put USER:PASSWORD in a file with mode 0600 and mount "
+            ret, password
+                     ? g_strdup("the server requires a password: put USER:PASSWORD in a file with mode 0600 and mount "
                                 "with -o credentials=FILE, or put it into ~/.pgpass")
-            : away
-                ? g_strdup_printf("%s See that it does, or mount with the option background, which waits for it", why)
-                : g_steal_pointer(&why));
+                     : g_steal_pointer(&why));
         g_free(why);
         return;
     }

@@ -135,7 +135,7 @@ static void postgresql_on_another_epoch(void *context)
 static void postgresql_on_down(void *context, const char *why)
 {
     struct postgresql *p = context;
-    log_warning("%s: the connection is lost: %s", pq_link_address(p->link), why);
+    log_warning(p->was_up ? "%s: the connection is lost: %s" : "%s: %s; trying again", pq_link_address(p->link), why);
 }
 
 /* See remote_on_message; also "s MOUNT SERIAL": confirm a revocation to that mount; "f PATH NAME": the lock was
@@ -271,7 +271,10 @@ int postgresql_new(const struct postgresql_options *options, struct backend **re
         pq_connect(&target, mount, true, &made);
     }
     if (!options->background && !made.conn) {
-        snprintf(error, error_size, "%s: %s", target.address, made.error);
+        bool away = strstr(made.error, "Is the server running"); /* libpq's question, where nothing listens */
+        snprintf(error, error_size,
+                 away ? "%s: %s See that it does, or mount with the option background, which waits for it" : "%s: %s",
+                 target.address, made.error);
         pq_connection_clear(&made);
         pq_target_clear(&target);
         return -ECONNREFUSED;

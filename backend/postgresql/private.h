@@ -46,6 +46,7 @@ struct pq_target {
     char *address;  /* for messages: without a password */
 };
 
+bool pq_is_schema(const char *name);
 /* 0, or -errno with one line in `error`. */
 int pq_target_parse(const char *uri, const char *user, const char *password, int64_t timeout, struct pq_target *ret,
                     char *error, size_t error_size);

@@ -31,7 +31,7 @@ static char *uri_without_schema(const char *uri, char **ret_schema)
     return g_string_free(text, FALSE);
 }
 
-static bool uri_is_schema(const char *name)
+bool pq_is_schema(const char *name)
 {
     size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
     return length > 0 && length < 64 && !name[length] && !g_ascii_isdigit(*name) && !g_str_has_prefix(name, "pg_");
@@ -136,7 +136,7 @@ int pq_target_parse(const char *uri, const char *user, const char *password, int
         snprintf(error, error_size, "postgresql://: %s", message ? g_strchomp(message) : "out of memory");
         PQfreemem(message);
         result = -EINVAL;
-    } else if (!uri_is_schema(target.schema)) {
+    } else if (!pq_is_schema(target.schema)) {
         snprintf(error, error_size,
                  "postgresql://: schema=%s: the name of a schema has lower case letters, digits and underscores, and "
                  "begins with a letter",

@@ -13,6 +13,9 @@ it "the schema is printed, and made by psql"
 expect psql -Xq1 -v ON_ERROR_STOP=1 -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres -f "$TEST_DIR/schema.sql" postgres
 expect_is "$(sql 'SELECT leasefs.format_version()')" 2
 expect_re "$("$LEASEFS" --print-schema=oracle 2>&1)" 'write --print-schema=postgresql'
+for name in '' 1a 'a;b'; do
+    expect_re "$("$LEASEFS" --print-schema=postgresql:"$name" 2>&1)" '^leasefs: error: .*; NAME has lower case letters, digits'
+done
 expect_is "$("$LEASEFS" --print-schema=postgresql:mine | grep -c 'leasefs\.')" 0
 
 it "every interleaving of sessions keeps what the functions promise"

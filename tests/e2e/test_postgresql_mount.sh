@@ -328,6 +328,7 @@ expect eventually 30 gone "$POSTGRESQL_PID"
 refused 'Connection refused'
 mount_backend "$POSTGRESQL_URI" ttl=10,background
 expect_not connected
+expect eventually 20 logged "$LOG" 'Connection refused; Is the server running .*?; trying again$'
 expect postgresql_launch -c fsync=off
 expect eventually 20 connected
 expect touch "$MNT/later"
