@@ -67,7 +67,11 @@ static int lock_join(struct leaserun_lock *lock, const char *directory, const ch
 {
     char resolved[PATH_MAX];
     if (!realpath(directory, resolved)) {
-        return leaserun_failure(directory, errno);
+        if (errno != ENOENT) {
+            return leaserun_failure(directory, errno);
+        }
+        warnx("%s: no such directory: correct its name, or make it with mkdir -p", directory);
+        return EX_NOINPUT;
     }
     const char *slash = strcmp(resolved, "/") == 0 ? "" : "/";
     int size = snprintf(lock->name, sizeof lock->name, "%s%s%s", resolved, slash, base);

@@ -176,7 +176,7 @@ gives 66 "$TEST_DIR/file" -- true
 said 'not in a leasefs'
 expect_not [ -e "$TEST_DIR/file" ]
 gives 66 "$MNT/none/c" -- true
-said 'No such file'
+said "^leaserun: $MNT/none: no such directory: correct its name, or make it with mkdir -p\$"
 gives 66 "$MNT/c/" -- true
 
 it "a -k that does not fit the lease is refused with the longest that does"
