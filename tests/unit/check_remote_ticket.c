@@ -226,15 +226,21 @@ static const struct {
     {false, {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE}, 0, 1, BACKEND_QUEUED},
 };
 
-START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
+/* A lock owner that waits for a shared record lock of ten bytes. */
+static struct backend_claim shared_waiter(void)
 {
-    struct backend_claim claim = {.kind = BACKEND_FCNTL,
+    return (struct backend_claim){.kind = BACKEND_FCNTL,
                                   .mode = BACKEND_SHARED,
                                   .lock_owner = 7,
                                   .end = 9,
                                   .ttl = 60000,
                                   .wait = true,
                                   .user = &reported};
+}
+
+START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
+{
+    struct backend_claim claim = shared_waiter();
     struct remote_answer queued = {
         .outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED, .leaf = "", .sent = clock_now()};
     struct remote_answer last = outcomes[_i].answer;
@@ -341,13 +347,7 @@ END_TEST
 /* The store granted the waiter before its release, and let others in. */
 START_TEST(lock_that_a_cancelled_waiter_has_weakened_is_lost_if_others_share_it)
 {
-    struct backend_claim claim = {.kind = BACKEND_FCNTL,
-                                  .mode = BACKEND_SHARED,
-                                  .lock_owner = 7,
-                                  .end = 9,
-                                  .ttl = 60000,
-                                  .wait = true,
-                                  .user = &reported};
+    struct backend_claim claim = shared_waiter();
     const struct remote_answer queued = {.outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED, .sent = clock_now()},
                                shared = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY};
     struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
