@@ -46,8 +46,8 @@ void backend_segments_set(GArray *segments, uint64_t start, uint64_t end, const 
     g_array_unref(before);
 }
 
-/* The first segment from `i` on that ends at `byte` or behind it.  A user may have thousands, and many others may be
- * compared with each. */
+/* The first segment from `i` on that ends at `byte` or after it.  A binary search, because a lock owner may have
+ * thousands of segments, and many other tickets may be compared with each. */
 static guint segments_find(const GArray *segments, guint i, uint64_t byte)
 {
     for (guint last = segments->len; i < last;) {

@@ -1,4 +1,4 @@
-/* system: what musl and older versions of glibc lack of Linux.
+/* system: Linux functions and constants that musl and older versions of glibc lack.
  *
  * Include this instead of <sys/mount.h>, and for statx(2).  ./configure looks for each function.
  */

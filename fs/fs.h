@@ -89,12 +89,12 @@ struct fs {
     char host[256];
     char boot_id[40];
     struct handle_list handles;
-    struct hold_list ended;                  /* without a node; requests in flight still refer to them */
+    struct hold_list ended;                  /* holds without a node, to which requests in flight still refer */
     struct guard_list guards[GUARD_BUCKETS]; /* lost locks that a guard keeps from others, by the hash of their path */
-    unsigned guarded;                        /* how many they are */
+    unsigned guarded;                        /* number of guards */
     unsigned guard_pruned;                   /* the bucket that was pruned last */
-    struct recovery *recovery;               /* of restart.c, until the end: more leases may be found */
-    struct recover_list recovering;          /* content of recovered leases that the backend is reading */
+    struct recovery *recovery;      /* of restart.c; kept until the daemon ends, because more leases may be found */
+    struct recover_list recovering; /* content of recovered leases that the backend is reading */
     GHashTable *records; /* a set of holds with record locks, by lock owner and path: see hold_find_by_lock_owner */
     struct directory_cursor_list cursors; /* of open directories */
     struct directory_cursor_queue kept_cursors;

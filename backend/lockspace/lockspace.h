@@ -140,8 +140,8 @@ void lockspace_stat(struct lockspace *space, const char *name, struct backend_in
 int lockspace_list(struct lockspace *space, const char *directory, const char *after, size_t max,
                    struct backend_entry *ret_entries);
 
-/* The same for the tickets of a directory's queue.  ret_entries[i].info is &ret_infos[i].  After many other names it
- * ends early: the last entry is no ticket then, and the listing goes on behind it. */
+/* The same for the tickets of a directory's queue.  ret_entries[i].info is &ret_infos[i].  After many names that are no
+ * tickets it ends early: then the last entry is no ticket, and the next call continues after its name. */
 int lockspace_tickets(struct lockspace *space, const char *directory, const char *after, size_t max,
                       struct backend_entry *ret_entries, struct backend_info *ret_infos);
 

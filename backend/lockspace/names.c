@@ -178,7 +178,7 @@ int lockspace_list(struct lockspace *space, const char *name, const char *after,
     return count;
 }
 
-#define NAMES_LOOKED_AT 10000 /* a millisecond */
+#define NAMES_LOOKED_AT 10000 /* in one call; takes about a millisecond */
 
 int lockspace_tickets(struct lockspace *space, const char *name, const char *after, size_t max,
                       struct backend_entry *ret_entries, struct backend_info *ret_infos)

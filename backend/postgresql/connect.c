@@ -20,8 +20,8 @@ void pq_connection_clear(struct pq_connection *connection)
     g_clear_pointer(&connection->address, g_free);
 }
 
-#define CONNECT_LOCK_WAIT 1000 /* ms; meanwhile no mount can change a lock */
-#define CONNECT_NEWER "LF002"  /* of schema.sql: the schema was made by a newer leasefs */
+#define CONNECT_LOCK_WAIT 1000 /* ms for other transactions to end; meanwhile no mount can change a lock */
+#define CONNECT_NEWER "LF002"  /* an error of schema.sql: a newer leasefs made the schema */
 #define CONNECT_POOLER                                                                                                 \
     "a pooler such as pgbouncer answers in place of the server, and does not pass notifications on: give the "         \
     "server's "                                                                                                        \
@@ -97,7 +97,7 @@ static char *connect_right_to_execute(const struct pq_target *target, const PGco
         PQuser(conn), target->schema, target->schema, PQuser(conn), target->schema, PQuser(conn));
 }
 
-/* Does the schema lack what is new in this leasefs? */
+/* Does the schema lack functions of this leasefs, because an older leasefs made it? */
 static bool connect_is_older(const struct pq_target *target, struct pq_connection *c)
 {
     char *text = g_strdup_printf("SELECT %s.revision()", target->schema);
@@ -109,9 +109,9 @@ static bool connect_is_older(const struct pq_target *target, struct pq_connectio
     return older;
 }
 
-/* Runs the text that makes or upgrades the schema, one mount after the other; the tables keep their rows.  What the
- * server answered, to be cleared; NULL: the connection failed.  `lock_wait`: ms to wait for other transactions; 0: no
- * limit. */
+/* Runs schema.sql, which makes or upgrades the schema; the tables keep their rows.  Only one mount at a time runs it.
+ * Returns the server's answer, which the caller clears; NULL: the connection failed.  `lock_wait`: ms to wait for other
+ * transactions; 0: no limit. */
 static PGresult *connect_run_schema(const struct pq_target *target, struct pq_connection *c, int lock_wait)
 {
     char *begin = g_strdup_printf("BEGIN; SET LOCAL lock_timeout = %d", lock_wait);
@@ -131,17 +131,17 @@ static PGresult *connect_run_schema(const struct pq_target *target, struct pq_co
     return rows;
 }
 
-/* Makes the schema, or upgrades one of an older format. */
+/* Makes the schema, or upgrades a schema with an older format number. */
 static void connect_make_schema(const struct pq_target *target, struct pq_connection *c, bool upgrade)
 {
     PGresult *rows = connect_run_schema(target, c, 0);
     const char *state = connect_state(rows);
     bool may_not = strcmp(state, "42501") == 0;
     if (may_not && upgrade) {
-        connect_fail(c,
-                     g_strdup_printf("the schema %s is of an older leasefs, and the role %s may not upgrade it: run as "
-                                     "the schema's owner: leasefs --print-schema=postgresql:%s | psql -1 %s",
-                                     target->schema, PQuser(c->conn), target->schema, PQdb(c->conn)));
+        connect_fail(
+            c, g_strdup_printf("the schema %s was made by an older leasefs, and the role %s may not upgrade it: run as "
+                               "the schema's owner: leasefs --print-schema=postgresql:%s | psql -1 %s",
+                               target->schema, PQuser(c->conn), target->schema, PQdb(c->conn)));
     } else if (may_not) {
         connect_fail(
             c, g_strdup_printf("the database %s has no schema %s, and the role %s may not make one: run as the "
@@ -157,7 +157,8 @@ static void connect_make_schema(const struct pq_target *target, struct pq_connec
     PQclear(rows);
 }
 
-/* Adds what is new in this leasefs to the schema of an older one with the same format; else the mount does without. */
+/* Adds this leasefs' functions to a schema with the same format number that an older leasefs made.  If that fails, the
+ * mount works without these functions, and a warning says so. */
 static void connect_extend_schema(const struct pq_target *target, struct pq_connection *c, bool may_make)
 {
     c->older = connect_is_older(target, c);
@@ -166,11 +167,12 @@ static void connect_extend_schema(const struct pq_target *target, struct pq_conn
         c->older = c->conn && connect_is_older(target, c); /* another mount may have done it */
     }
     if (c->older) {
-        g_ptr_array_add(c->warnings,
-                        g_strdup_printf("the schema %s is of an older leasefs: locks work, but not what is new, such "
-                                        "as leaserun --mounts: run as the schema's owner: leasefs "
-                                        "--print-schema=postgresql:%s | psql -1 %s",
-                                        target->schema, target->schema, PQdb(c->conn)));
+        g_ptr_array_add(
+            c->warnings,
+            g_strdup_printf("the schema %s was made by an older leasefs: locks work, but newer features, such "
+                            "as leaserun --mounts, do not: run as the schema's owner: leasefs "
+                            "--print-schema=postgresql:%s | psql -1 %s",
+                            target->schema, target->schema, PQdb(c->conn)));
     }
 }
 
@@ -258,8 +260,8 @@ static void connect_warn(struct pq_connection *c)
     }
     if (strcmp(PQgetvalue(rows, 0, 0), "off") == 0) {
         g_ptr_array_add(c->warnings,
-                        g_strdup("synchronous_commit is off: a crash of the server loses the locks of its last "
-                                 "moments, and grants them again: set it to on for this role"));
+                        g_strdup("synchronous_commit is off: a crash of the server loses the latest locks, "
+                                 "so it grants them again: set it to on for this role"));
     }
     if (strcmp(PQgetvalue(rows, 0, 1), "off") == 0) {
         g_ptr_array_add(c->warnings,
@@ -300,7 +302,7 @@ void pq_connect(const struct pq_target *target, const char *mount, bool first, s
     if (PQstatus(ret->conn) != CONNECTION_OK) {
         char *why = pq_error_line(ret->conn ? PQerrorMessage(ret->conn) : "out of memory");
         bool password = ret->conn && PQconnectionNeedsPassword(ret->conn);
-        if (strstr(why, "unsupported startup parameter")) { /* PgBouncer's, of options */
+        if (strstr(why, "unsupported startup parameter")) { /* PgBouncer's error about `options` */
             g_free(why);
             why = g_strdup(CONNECT_POOLER);
         }

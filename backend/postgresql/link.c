@@ -29,7 +29,7 @@ struct pq_link {
     char *error, *address;
     GPtrArray *warnings;
     bool older;                 /* see struct pq_connection */
-    bool was_up;                /* a schema that is gone since is not made again: its locks are lost */
+    bool was_up;                /* the schema existed; if it is dropped its locks are lost, so it is not made again */
     struct pq_attempt *attempt; /* or NULL */
     struct pq_pending pending;
     bool prepared[PQ_FUNCTIONS]; /* on this connection */
@@ -203,7 +203,7 @@ static void link_log_error(struct pq_link *link, const PGresult *rows)
                *state = PQresultErrorField(rows, PG_DIAG_SQLSTATE);
     state = state ? state : "none";
     if (link->older && (strcmp(state, "42883") == 0 || strcmp(state, "26000") == 0)) {
-        return; /* a function that the schema lacks, and its statement: a warning has said so */
+        return; /* the schema lacks the function, so its statement cannot be prepared either; the log has a warning */
     }
     if (strcmp(link->refused, state) == 0 && clock_now() - link->refused_at < LINK_LOG_EVERY) {
         return;
@@ -246,7 +246,7 @@ static void link_complete(struct pq_link *link)
     if (call->id == 0) {
         if (call->rows && PQresultStatus(call->rows) != PGRES_COMMAND_OK) {
             link_log_error(link, call->rows);
-            link->prepared[call->function] = false; /* an upgrade of the schema may bring the function */
+            link->prepared[call->function] = false; /* an upgrade of the schema may have added the function */
         }
         pq_pending_free(&link->pending, call);
         return;

@@ -271,9 +271,11 @@ int postgresql_new(const struct postgresql_options *options, struct backend **re
         pq_connect(&target, mount, true, &made);
     }
     if (!options->background && !made.conn) {
-        bool away = strstr(made.error, "Is the server running"); /* libpq's question, where nothing listens */
+        bool away = strstr(made.error, "Is the server running"); /* libpq's text if nothing listens there */
         snprintf(error, error_size,
-                 away ? "%s: %s See that it does, or mount with the option background, which waits for it" : "%s: %s",
+                 away ? "%s: %s Start it, or correct the address, or mount with the option background, which waits for "
+                        "the server"
+                      : "%s: %s",
                  target.address, made.error);
         pq_connection_clear(&made);
         pq_target_clear(&target);

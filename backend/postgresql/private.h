@@ -60,7 +60,7 @@ struct pq_connection {
     char *error;         /* one line */
     GPtrArray *warnings; /* of char *: settings that make the server less safe */
     char *address;       /* "postgresql://host:port/database" */
-    bool older;          /* the schema may lack functions: a warning says so */
+    bool older;          /* an older leasefs made the schema, so it may lack functions; the log has a warning */
 };
 
 void pq_connection_clear(struct pq_connection *connection);
@@ -125,7 +125,8 @@ enum pq_failure pq_failure_of(const PGresult *rows);
 
 struct pq_attempt;
 
-/* Sends `wake` when it has ended, well or not.  NULL: there is no thread for it.  `first`: see pq_connect. */
+/* Starts to connect.  Sends `wake` when the attempt has succeeded or failed.  NULL: no thread can be started.  `first`:
+ * see pq_connect. */
 struct pq_attempt *pq_attempt_start(const struct pq_target *target, const char *mount, bool first, struct ev_loop *loop,
                                     ev_async *wake);
 /* False: it has not ended yet.  True: it is freed; clear `ret`. */
@@ -160,7 +161,7 @@ typedef void pq_answered(void *arg, const struct pq_answer *answer);
 
 struct pq_call {
     TAILQ_ENTRY(pq_call) link;
-    uint64_t id; /* 0: it prepares the statement of the function */
+    uint64_t id; /* 0: the request prepares the statement of the function */
     enum pq_function function;
     struct pq_parameters parameters;
     clock_ms until;        /* its timeout */

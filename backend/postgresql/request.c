@@ -490,7 +490,7 @@ static void request_on_answer(void *arg, const struct pq_answer *given)
     } else if (given->outcome == REMOTE_ANSWERED && request->procedure == REMOTE_RENEW) {
         bool closed = epoch_is_closed(&postgresql_of(request)->epoch);
         if (answer.result == BACKEND_STALE && closed && !request->renewal.restores) {
-            answer.result = BACKEND_UNREACHABLE; /* it was made before the store closed: the next renewal restores it */
+            answer.result = BACKEND_UNREACHABLE; /* sent before a grace period: the next renewal restores the ticket */
         }
         request_note_renewal(request, answer.result, strcmp(PQgetvalue(given->rows, 0, 0), "restored") == 0);
     }

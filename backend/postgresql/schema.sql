@@ -16,17 +16,18 @@
 -- with its highest bit inverted.
 
 -- Run again, this text upgrades the schema of an older leasefs; the tables keep their rows.  A daemon works only with its own
--- format, so a change that another daemon would misread takes the next number.
+-- format number.  A change that another daemon would misread needs the next format number.
 --
--- Any other change takes the next revision; revisions never go back, with a new format neither.  The first mount of a newer leasefs runs this text beside mounts of older ones, so
--- each function keeps its name, its parameters, its columns, and what they mean; what is new gets a new name.  It must not
--- wait for a transaction that uses a table, such as pg_dump's: a column or an index is made only if it is not there.
+-- Any other change needs the next revision number, which only grows, also with a new format number.  The first mount of a
+-- newer leasefs runs this text while mounts of an older leasefs use the schema.  So each function keeps its name, its
+-- parameters, its columns and their meaning; a new function gets a new name.  The text must not wait for a transaction that
+-- uses a table, such as that of pg_dump, so it makes a column or an index only if it is missing.
 
 SET client_min_messages = warning;
-SET search_path = pg_catalog, pg_temp; -- an administrator runs this text, too, where others may have made functions in public
+SET search_path = pg_catalog, pg_temp; -- the schema public of the administrator who runs this may have functions of others
 DO $$
 BEGIN
-  PERFORM pg_advisory_xact_lock(1818322805); -- one after the other
+  PERFORM pg_advisory_xact_lock(1818322805); -- only one session at a time runs this text
   IF to_regclass('leasefs.format') IS NULL THEN
     CREATE SCHEMA IF NOT EXISTS leasefs;
     CREATE TABLE leasefs.format (version integer NOT NULL);

@@ -201,8 +201,8 @@ static void preflight_warn_unclear(struct preflight *p, const char *command, con
     char text[ANSWER_MAX];
     if (!p->unclear) {
         g_ptr_array_add(p->warnings,
-                        g_strdup_printf("the server's answer about permissions for %s is not understood, so missing "
-                                        "ones show only when they are needed: %s",
+                        g_strdup_printf("the server's answer about permissions for %s is not understood, so a missing "
+                                        "permission shows only when a lock needs it: %s",
                                         command, log_escape(text, sizeof text, why)));
     }
     p->unclear = true;
@@ -259,8 +259,9 @@ static bool preflight_read_info(struct preflight *p, const redisReply *reply)
     const struct redis_conn_options *o = &p->options->conn;
     GPtrArray *errors = g_ptr_array_new_with_free_func(g_free);
     if (reply->type != REDIS_REPLY_STRING) {
-        g_ptr_array_add(p->warnings, g_strdup("this user may not ask for INFO, so nobody has looked whether it evicts "
-                                              "locks, and whether it keeps them on disk: permit +info"));
+        g_ptr_array_add(p->warnings,
+                        g_strdup("this user may not run INFO, so leasefs cannot check whether the server evicts "
+                                 "locks, and whether it keeps them on disk: permit +info"));
     } else if (p->is_one_of_many) {
         redis_info_check_master(reply->str, o->uri.kind, errors, p->warnings);
     } else {
@@ -434,16 +435,17 @@ static void preflight_note_failure(struct preflight *p, enum redis_failure failu
         const char *before; /* what the failure was about; */
         const char *after;  /* what to do; NULL: without what happened */
     } known[] = {
-        [REDIS_NOT_LOCATED] = {-EHOSTUNREACH, "", "; or mount with the option background, which waits"},
+        [REDIS_NOT_LOCATED] = {-EHOSTUNREACH, "", "; or mount with the option background, which waits for the servers"},
         [REDIS_NOT_RESOLVED] = {-EHOSTUNREACH, "the host's address cannot be found: ",
                                 ": correct the name, or see /etc/hosts and DNS"},
         [REDIS_NOT_CONNECTED] = {-ECONNREFUSED, "cannot connect: ",
-                                 ": see that the server runs and can be reached there, or mount with the option "
-                                 "background, which waits for it"},
+                                 ": check that the server runs and can be reached, or mount with the option "
+                                 "background, which waits for the server"},
         [REDIS_NO_MEMORY] = {-ENOMEM, "out of memory", NULL},
         [REDIS_NO_TLS] = {-EPROTO, "no connection with TLS: ",
-                          ": see that the server speaks it, and for which name and by whom its certificate is signed"},
-        [REDIS_NO_REDIS] = {-EPROTO, "what answers there is not a Redis server", NULL},
+                          ": check that the server's port uses TLS, and the name and the signer of its certificate"},
+        [REDIS_NO_REDIS] = {-EPROTO, "the program at this address is not a Redis server: correct the host and port",
+                            NULL},
         [REDIS_CLOSED] = {-ECONNRESET,
                           "the server ended the connection: see its log; if its port expects TLS, write rediss://",
                           NULL},

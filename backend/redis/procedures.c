@@ -251,7 +251,7 @@ static void procedure_read_renew(const struct remote_request *request, const str
     case 3:
         epoch_on_confirmed(&r->epoch, request->id, true);
         break;
-    case 4: /* it is restored with the next renewal */
+    case 4: /* the next renewal restores the ticket */
         answer->result = BACKEND_UNREACHABLE;
         break;
     default: /* it holds in another mode */

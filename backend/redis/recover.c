@@ -7,8 +7,8 @@
  * first (see backend/remote/background.c).  One whose owner is dead ends here when it would have ended before.
  *
  * The mount is there when all of them are recovered, or as long after the beginning as a request takes at most: then
- * the rest is recovered while it serves.  A request is repeated while others are answered, or the server is away no
- * longer than RECOVER_SILENCE says; then what was not found runs out.
+ * the rest is recovered while it serves.  A failed request is repeated until the server refuses it, or has
+ * answered nothing for RECOVER_SILENCE request timeouts.  Then the leases that were not found run out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +22,13 @@
 #define RECOVER_BATCH 100   /* leases of one request */
 #define RECOVER_PENDING 2   /* batches then: so many stand before whoever asks for something, and before renewals */
 #define RECOVER_SETTLED 500 /* ms: one that was renewed so late has been due before, which settles who owns it */
-#define RECOVER_SILENCE 4   /* times the time of a request, in which the server must have answered one */
+#define RECOVER_SILENCE 4   /* request timeouts without any answer, after which the recovery gives up */
 
 struct redis_recovery {
     struct redis *r;
     unsigned open, parts; /* requests that are not answered; parts that were asked for */
     bool all_found;
-    clock_ms answered; /* when the last one was; at first, when the recovery began */
+    clock_ms answered; /* when the last request was answered; before that, when the recovery began */
     bool failed;       /* what is left is not asked for (again) */
     GBytes *meta;      /* of the last one: most leases are like the one before, and share it */
     char cursor[24];   /* of the part that is asked for next; "0": the first, and none */

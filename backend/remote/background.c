@@ -192,7 +192,7 @@ static void background_note_renewal(struct remote_request *request, const struct
     bool confirmed = request->renewal.verify_only, moved = t && remote_ticket_has_moved(t, request->name);
     bool converted = t && result == BACKEND_BUSY &&
                      (request->renewal.mode != (enum backend_mode)t->head.mode ||
-                      request->renewal.segments != t->segments || /* each change has its own array */
+                      request->renewal.segments != t->segments || /* every change makes a new array */
                       background_is_converting(r, t) || background_lock_owner_is_changing(r, t));
     remote_request_free(request);
     if (!t || t->state != REMOTE_HELD) {

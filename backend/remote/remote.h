@@ -84,7 +84,7 @@ struct remote_ticket {
     char id[REMOTE_ID_SIZE];
     char *name;       /* of a sequence ticket: as requested, then as given */
     char *moving;     /* the new name of a rename whose outcome is pending or unknown; or NULL */
-    bool renaming;    /* a rename of it, or over it, is pending */
+    bool renaming;    /* a rename is pending: of this ticket, or of another to its name */
     uint32_t changes; /* counts changes of the ticket and of what the store keeps with it */
     enum remote_state state;
     bool granted_unclaimed;           /* the store granted it; the claim is not confirmed yet */
@@ -225,7 +225,7 @@ struct remote_request {
         uint32_t changes; /* as of the ticket */
         GArray *segments; /* as of the ticket; or NULL */
         bool verify_only; /* need not extend it; a store may change the request's `ttl` to what is left */
-        bool restores;    /* for a store: it was sent as one that restores the ticket */
+        bool restores;    /* the store's own mark: this renewal restores the ticket */
     } renewal;
     struct {                          /* of set and convert */
         struct backend_change change; /* references */

@@ -252,7 +252,7 @@ struct zk_data {
     bool directory; /* of a directory: attributes and nonce */
     struct backend_directory attributes;
     uint64_t nonce;     /* names the mkdir that made it */
-    char *further;      /* what a newer leasefs has added to its attributes; or NULL */
+    char *further;      /* fields that a newer leasefs has added to its attributes; or NULL */
     char held[256];     /* of a lock: the node that holds it, or "-"; "": it has never had a lock-delay */
     int64_t lost_after; /* if that node is gone: it was lost at most so many ms after these data were written */
     int64_t delay;      /* the lock-delay, which runs from the loss on */

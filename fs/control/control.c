@@ -29,7 +29,7 @@ static const char *const control_names[CONTROL_NODES] = {
     [CONTROL_WAITERS] = "waiters",      [CONTROL_METRICS] = "metrics",
 };
 
-/* A part of the text. */
+/* A part of a file's text; `start`: its offset in the file. */
 struct control_chunk {
     uint64_t start;
     GString *text;
@@ -170,7 +170,7 @@ static struct control_file *control_file_new(struct fs *fs, enum control_node wh
     return file;
 }
 
-/* Forgets the first `count` parts. */
+/* Frees the first `count` parts. */
 static void control_drop(struct control_file *file, guint count)
 {
     for (guint i = 0; i < count; i++) {
@@ -479,7 +479,7 @@ static bool control_answer(struct request *r)
 {
     struct control_file *file = control_file_of(r);
     if ((uint64_t)r->read.offset < g_array_index(file->chunks, struct control_chunk, 0).start) {
-        control_end(r->fs, file); /* the table begins again */
+        control_end(r->fs, file); /* that text is no longer kept: write a new table */
         control_begin(r->fs, file);
     }
     while (file->chunks->len > 1 &&

@@ -7,12 +7,11 @@
  * read these files.  Nothing in there can be made, removed or written (EPERM), or locked
  * (ENOLCK), and no lock can have that name.
  *
- * A file shows the state at its open.  Only long tables are written as they are read,
- * a slice at a time between other requests: then a line is true when it is written,
- * and the number of a lock's waiters when its first line was.
- * A lock or waiter that exists from the open until its line is due appears exactly once;
- * later ones do not appear.  The last MiB that was read can be read again; who reads from further in front gets the
- * table of that moment.
+ * A file shows the state at its open.  Only long tables are written as they are read, a slice at a time between other
+ * requests: then each line shows the state when it is written, but the number of a lock's waiters is that of the lock's
+ * first line.  A lock or waiter that exists from the open until its line is due appears exactly once; later ones do not
+ * appear.  The last MiB that was read can be read again.  A read at an earlier offset starts a new table, of the state
+ * at this read.
  *
  *     control  names, open files, and the lists of holds and waits, as fs->observer
  *     table, text, metrics  the content of the files     report  lines about locks in the log
@@ -92,11 +91,11 @@ void control_refuse(struct request *r);
 
 /* --- content of the files: table.c, text.c, metrics.c ------- */
 
-/* Appends the line of a hold or wait.  `counts`, of one file, has references of its nodes.  In the table of waits: how
- * many tickets that wait for the name have a line; in the other: 1 + how many waiters the name had at its first line.
- */
+/* Each appends the line of one hold, guard, waiting ticket or waiting request.  `counts` belongs to the open file, maps
+ * nodes to numbers, and has a reference to each node.  In the table of waits the number is that of the lines so far of
+ * tickets that wait for the name; in the table of locks: 1 + the number of waiters at the name's first line. */
 void control_add_held(struct fs *fs, GString *text, struct hold *hold, GHashTable *counts);
-/* Appends the line of a lock that a guard keeps from others; none if the guard is over. */
+/* Appends no line if the guard has ended. */
 void control_add_guarded(struct fs *fs, GString *text, struct guard *guard, GHashTable *counts);
 void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashTable *counts);
 void control_add_request(struct fs *fs, GString *text, struct request *r);

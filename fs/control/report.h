@@ -18,7 +18,7 @@ void report_ended(struct fs *fs, struct hold *hold, enum backend_end why);
 void report_contended(struct request *r, struct hold *lease);
 
 /* The holders of the node's lock, one line each: "process PID (COMMAND) on HOST, uid UID".  This mount's holders or, if
- * it has none, the one of `info`, which is of a lock.  The caller frees it. */
+ * it has none, the holder that `info`, the store's answer about this lock, names.  The caller frees the text. */
 char *report_holders(struct fs *fs, const struct node *node, const struct backend_info *info);
 
 /* The request's caller broke the locks of `holders` on `path`: one line each, which log_audit never drops. */

@@ -17,7 +17,7 @@
 const char control_locks_header[] = "name\tkind\tmode\thost\tpid\tuid\tcommand\tage\tremaining\twaiters\tnote\n";
 const char control_waiters_header[] = "name\tkind\tmode\thost\tpid\tuid\tcommand\tage\tposition\n";
 
-/* So few are counted for each line: that is cheaper than to keep the number. */
+/* Up to so many holders and waiters are counted again for each line, which is cheaper than to keep the count. */
 #define CONTROL_COUNT_AGAIN 8
 
 static void control_add_escaped(GString *text, const char *value)
@@ -61,8 +61,9 @@ static void control_add_lock(GString *text, const struct node *node, unsigned ki
     g_string_append_printf(text, "\t%s\t%s", metrics_kind_names[kind], mode == BACKEND_SHARED ? "shared" : "exclusive");
 }
 
-/* Of this mount, on this node; of a ticket they are in its directory's queue.  They are counted at the first line of
- * the lock: it has one for each holder, and there may be many of both. */
+/* The number of this mount's waiters on this node.  Other tickets of a queue are not on a ticket's node.  A lock has
+ * one line for each holder.  The count is made at its first line and kept, because both holders and waiters may be
+ * many. */
 static unsigned control_count_waiters(struct node *node, GHashTable *counts)
 {
     const struct hold *hold;

@@ -12,7 +12,7 @@
  * The load balancer still moves the caller now and then: seen by a request that does not come at once.  Then its
  * processor is looked up before that request is answered, and the loop moves behind the answer, when the caller has
  * been woken there.  It lets go when other threads send requests too, or when following does not help; then it does not
- * try again for a while, twice as long each time that it has followed for a short time only.
+ * try again for a while.  The pause doubles after each time that it has followed only for a short time.
  *
  * The processor is field 39 of /proc/TID/stat.  Its reader waits for an execve(2) of that process, which may wait for
  * us: for the FLUSH of a file that it closes, and for each READ and WRITE of io_submit(2), whose thread goes on without
@@ -36,7 +36,7 @@
 #define FOLLOW_SOON 1000000   /* a request that comes later says nothing */
 #define FOLLOW_CREDIT 64      /* a request that came at once earns 1 up to this; it lets go at 0 */
 #define FOLLOW_COST 4         /* of one that did not, or of another thread */
-#define FOLLOW_LONG 100000000 /* after that it was worth it; callers beside other programs run for 3 ms each */
+#define FOLLOW_LONG 100000000 /* ns; resets the pause; a caller beside busy programs runs for 3 ms at once */
 #define FOLLOW_PAUSE 10000000 /* until it tries again */
 #define FOLLOW_PAUSE_MAX 1000000000
 
@@ -52,7 +52,7 @@ struct follow {
     int next;          /* where it shall move behind the answer; -1: nowhere */
     int credit;
     int64_t answered; /* the last one; 0: a request has come since, of any kind */
-    int64_t began;    /* to follow */
+    int64_t began;    /* when it began to follow */
     int64_t retry;    /* not before that */
     int64_t pause;
     uint64_t followed, moves; /* how often it began, and how often it moved */

@@ -295,8 +295,8 @@ int mountpoint_lock(dev_t byte, char *error, size_t error_size)
         return fd;
     }
     if (result == -EAGAIN) {
-        snprintf(error, error_size,
-                 "another daemon has been replacing a mount for 20 s: see with fuser -v %s which one", SWITCH_LOCK);
+        snprintf(error, error_size, "another daemon has been replacing a mount for 20 s: fuser -v %s shows its process",
+                 SWITCH_LOCK);
     } else {
         snprintf(error, error_size, "cannot lock %s: %s", SWITCH_LOCK, g_strerror(-result));
     }
@@ -310,7 +310,7 @@ int mountpoint_stage(char *error, size_t error_size)
 {
     int lock = mountpoint_lock(0, error, error_size);
     while (lock >= 0 && umount2(MOUNTPOINT_STAGE, MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
-        /* of a daemon that was killed */
+        /* left by a daemon that was killed */
     }
     if (lock >= 0 && ((mkdir(MOUNTPOINT_STAGES, 0700) < 0 && errno != EEXIST) ||
                       (mkdir(MOUNTPOINT_STAGE, 0700) < 0 && errno != EEXIST))) {

@@ -21,17 +21,21 @@ int mountpoint_check(const char *path, bool *ret_dead, char *error, size_t error
 /* False if anything is in the directory.  One that cannot be listed counts as empty. */
 bool mountpoint_is_empty(const char *path);
 
-/* For root: locks a byte of a file of this host, where daemons replace mounts: 0, or the device number of a mount.  The
- * caller closes the descriptor; or -errno with one line in `error`. */
+/* For root: locks one byte of the file /run/leasefs.takeover, so that only one daemon of this host does what the byte
+ * stands for.  Byte 0: it prepares a mount (mountpoint_stage).  Another byte: it replaces the mount with this device
+ * number.  Returns a descriptor, which the caller closes to unlock; or -errno with one line in `error`. */
 int mountpoint_lock(dev_t byte, char *error, size_t error_size);
 
-/* For root: mountpoint_stage makes a directory to mount on first, which one daemon at a time has; what one that was
- * killed has left there is removed.  mountpoint_unstage removes it, and takes what mountpoint_stage returned.  If a
- * mount is there, it returns a descriptor of it, detached.  mountpoint_replace moves that mount to `path`, where a dead
- * one is, and removes the dead mount.  `path` never shows the directory below.  Before Linux 6.5 the new mount covers
- * the dead one, which stays.  Or -errno; with one line in `error` where there is one. */
+/* For root: how a new mount replaces a dead one, while `path` never shows the directory below.  Each returns -errno on
+ * failure, with one line in `error` where it has that parameter.
+ *
+ * mountpoint_stage makes the directory MOUNTPOINT_STAGE, on which the caller then mounts, and removes a mount that a
+ * killed daemon has left there.  Only one daemon at a time can have the directory.  It returns `lock` for
+ * mountpoint_unstage.  This function removes the directory and, if the caller has `mounted`, returns a descriptor of
+ * the mount, which it has detached.  mountpoint_replace moves the detached mount `tree` to `path`, and removes the dead
+ * mount there.  Before Linux 6.5 the new mount covers the dead one, which stays. */
 #define MOUNTPOINT_STAGE MOUNTPOINT_STAGES "/mount"
-#define MOUNTPOINT_STAGES "/run/leasefs.stage" /* mode 0700, so that no user can have the mount open */
+#define MOUNTPOINT_STAGES "/run/leasefs.stage" /* mode 0700, so that no user can open files of the mount there */
 int mountpoint_stage(char *error, size_t error_size);
 int mountpoint_unstage(int lock, bool mounted);
 int mountpoint_replace(int tree, const char *path, char *error, size_t error_size);

@@ -215,7 +215,7 @@ static int session_mount_directly(struct session *s, const char *path, char *err
     return result;
 }
 
-/* A descriptor of the mount, which is nowhere yet. */
+/* Mounts, and returns a descriptor of the mount, which is at no path yet; or -errno. */
 static int session_mount_detached(struct session *s, char *error, size_t error_size)
 {
     int lock = mountpoint_stage(error, error_size);
@@ -231,7 +231,7 @@ static int session_mount_detached(struct session *s, char *error, size_t error_s
 static int session_replace(struct session *s, const char *path, const struct session_takeover *takeover, char *error,
                            size_t error_size)
 {
-    s->keep_mount = takeover != NULL; /* the path has the other's mount, or none of a daemon */
+    s->keep_mount = takeover != NULL; /* until the switch the path has the old daemon's mount */
     int result, tree = session_mount_detached(s, error, error_size);
     if (tree < 0) {
         return tree;

@@ -29,7 +29,7 @@
 #include "fs/options/options.h"
 
 #define TAKEOVER_END_LIMIT 5000 /* milliseconds until the old daemon must have ended */
-#define TAKEOVER_COPIES 3       /* a journal that is copied while it grows may look damaged */
+#define TAKEOVER_COPIES 3       /* attempts: a journal that is copied while it grows may look damaged */
 
 struct takeover {
     char *path;

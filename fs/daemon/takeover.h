@@ -36,8 +36,8 @@ void takeover_free(struct takeover *takeover);
 int takeover_check_store(const struct takeover *takeover, const struct options *options, struct backend *backend,
                          char *error, size_t error_size);
 
-/* Moves the detached mount `tree` to the mount point.  `connection`: of that mount.  From then on, until
- * takeover_await_end has succeeded, the end of this process undoes it: see undo.h. */
+/* Moves the detached mount `tree` to the mount point.  `connection` is the FUSE connection of that mount.  If this
+ * process ends before takeover_await_end has succeeded, the move is undone: see undo.h. */
 int takeover_switch(struct takeover *takeover, int tree, int connection, int manager, char *error, size_t error_size);
 
 /* `manager`: see sdnotify.h; it watches this process from now on. */

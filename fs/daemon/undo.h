@@ -18,7 +18,7 @@ struct undo_mounts {
     int daemon;       /* the pidfd of the old daemon */
     pid_t pid;        /* the same process */
     int manager;      /* see sdnotify.h: the old daemon is the main process again when it is undone */
-    int lock;         /* see mountpoint_lock: given back when it is undone */
+    int lock;         /* of mountpoint_lock: closed when the takeover is undone */
 };
 
 struct undo;

@@ -1,4 +1,4 @@
-/* guard: what this mount has lost, while its guard keeps it from others; see guard.h. */
+/* guard: a lock that this mount has lost, while its guard keeps it from others; see guard.h. */
 #include "fs/hold/guard.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ void guard_set(struct hold *hold, unsigned milliseconds)
     }
 }
 
-/* If it could not be done the guard's time ends it. */
+/* If the store could not end the guard, the guard ends at its deadline. */
 static void guard_ended(void *arg, enum backend_result result)
 {
     (void)arg, (void)result;
@@ -66,7 +66,7 @@ struct guard *guard_new(struct fs *fs, struct hold *hold, int64_t delay)
         return NULL;
     }
     guard_prune(fs, guard_bucket(fs, path));
-    /* The next bucket in turn, because perhaps no guard begins in it any more. */
+    /* Also prune the next bucket in turn, because perhaps no guard ever begins in it again. */
     fs->guard_pruned = (fs->guard_pruned + 1) % GUARD_BUCKETS;
     guard_prune(fs, &fs->guards[fs->guard_pruned]);
     const struct backend_ticket *ticket = hold->ticket;
@@ -91,7 +91,7 @@ struct guard *guard_new(struct fs *fs, struct hold *hold, int64_t delay)
     return g;
 }
 
-/* Before its time: its name stays refused for the lock-delay only. */
+/* Ends the guard before its deadline.  From now on only the lock-delay keeps the name refused. */
 static void guard_end(struct fs *fs, struct guard *g)
 {
     quota_end_charge(fs->quota, g->account, g->deadline + g->delay);

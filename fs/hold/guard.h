@@ -19,8 +19,8 @@ struct guard {
     clock_ms since, deadline; /* of the hold */
     int64_t delay;            /* the lock-delay that begins when the guard ends */
     struct owner *owner;      /* counted, or NULL */
-    uid_t uid, account;       /* `account` is charged until the deadline and the delay are over */
-    unsigned kind;            /* as metrics count it */
+    uid_t uid, account;       /* `account` is charged until `deadline` + `delay` */
+    unsigned kind;            /* of lock: index into metrics_kind_names */
     enum backend_mode mode;
     unsigned handles; /* open files through which it was held */
 };

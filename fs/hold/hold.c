@@ -502,7 +502,8 @@ enum backend_result hold_result(const struct hold *hold, const struct handle *ha
     return result == BACKEND_OK && !hold->ticket && handle && handle->lost ? BACKEND_STALE : result;
 }
 
-/* Others are refused its name for longer than it is held.  Its user must not have any number of such names. */
+/* The name of a hold that has ended may stay refused: by a guard or by the lock-delay.  This is charged to the hold's
+ * user, so that a user cannot have any number of refused names. */
 static void hold_begin_refusal(struct fs *fs, struct hold *hold, const struct backend_ticket *ticket,
                                enum backend_end why)
 {

@@ -8,7 +8,7 @@
 
 struct quota_user {
     struct quota_used used;
-    GArray *until; /* of clock_ms, in order: see quota_charge_until; NULL: none */
+    GArray *until; /* array of clock_ms, sorted: the ends of the charges of quota_charge_until; NULL: none */
 };
 
 struct quota {
@@ -44,7 +44,7 @@ void quota_free(struct quota *quota)
     }
 }
 
-/* How many of them are over at that time. */
+/* The number of these charges that have ended at `when`. */
 static guint quota_count_over(const GArray *until, clock_ms when)
 {
     guint low = 0, high = until->len;
@@ -59,7 +59,7 @@ static guint quota_count_over(const GArray *until, clock_ms when)
     return low;
 }
 
-/* With what the user is charged until some time. */
+/* What the user has, including the charges of quota_charge_until that have not ended. */
 static struct quota_used quota_sum(const struct quota_user *user)
 {
     struct quota_used used = user->used;

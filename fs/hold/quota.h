@@ -3,9 +3,11 @@
  * A hold is charged to the uid that acquires it, from hold_new to hold_free, with
  * the content that it has or is about to get.  A directory is charged to its maker
  * while it exists, and after a restart to its owner.  So the counts do not depend on
- * the outcome of a request.  A name that stays refused to others after its hold, by a guard or by the `delay` of
- * its directory, is charged until that time, or until its guard ends early.  Such charges end with the daemon.  Root
- * has no limit.
+ * the outcome of a request.
+ *
+ * After a hold has ended, a guard or the lock-delay of its directory may keep the name refused.  The user of the hold
+ * is charged one lock until the guard and the lock-delay end.  Such charges end with the daemon, too.  Root has no
+ * limit.
  */
 #ifndef FS_HOLD_QUOTA_H
 #define FS_HOLD_QUOTA_H
@@ -20,7 +22,7 @@ struct quota; /* opaque */
 
 struct quota_used {
     uid_t uid;
-    uint64_t locks;   /* names, tickets and directories, and names that stay refused */
+    uint64_t locks;   /* names, tickets, directories, and names that stay refused after their hold */
     uint64_t content; /* bytes */
     uint64_t open;    /* open files of .leasefs */
 };
@@ -33,9 +35,9 @@ void quota_free(struct quota *quota);
 void quota_charge(struct quota *quota, uid_t uid, int64_t locks, int64_t content);
 void quota_charge_open(struct quota *quota, uid_t uid, int files);
 
-/* One lock more until then; nothing for root, or if there is no limit. */
+/* Charges one more lock until that time.  Charges nothing to root, or if there is no limit. */
 void quota_charge_until(struct quota *quota, uid_t uid, clock_ms until);
-/* Ends one such charge early. */
+/* Ends one charge of quota_charge_until with this `until` now. */
 void quota_end_charge(struct quota *quota, uid_t uid, clock_ms until);
 
 /* Has this user more than the limit? */

@@ -64,8 +64,8 @@ void survivor_set_processes(struct survivor *survivor, const struct openers_foun
 bool survivor_is_only_of(const struct survivor *survivor, const struct owner *who);
 /* Is it one of its processes, or a descendant of one?  Only those of the holder's user: another's may have waited. */
 bool survivor_allows_change(const struct survivor *survivor, struct owner *who);
-/* The process that took it, unless only others have its file open: then one of them, if possible one that was looked
- * into.  Borrowed; may be NULL. */
+/* The process that took the lock, if it still has the file open.  Else one of the processes that have, preferably one
+ * whose open files could be read.  Borrowed; may be NULL. */
 struct owner *survivor_process(const struct survivor *survivor);
 /* Somebody waits for it: looks at its processes now, and then every second. */
 void survivor_set_wanted(struct survivor *survivor);

@@ -25,7 +25,8 @@ void nametable_init(struct nametable *table);
 /* Frees the table's own memory; nodes are untouched. */
 void nametable_clear(struct nametable *table);
 
-/* Of a name in a directory: the same as long as the table is; nobody can choose names of the same hash. */
+/* The hash of a name in a directory.  It stays the same while the table exists.  A user cannot choose names with equal
+ * hashes. */
 uint32_t nametable_hash(const struct nametable *table, const struct node *parent, const char *name);
 struct node *nametable_find(const struct nametable *table, const struct node *parent, const char *name);
 

@@ -205,7 +205,7 @@ void notify_finish(struct notify *notify)
     ev_async_stop(notify->loop, &notify->progress);
     g_thread_join(notify->thread);
     notify->thread = NULL;
-    struct notify_message *late; /* sent by the loop while it waited for the end */
+    struct notify_message *late; /* messages that the loop sent while it waited for the thread to end */
     while ((late = STAILQ_FIRST(&notify->queue))) {
         STAILQ_REMOVE_HEAD(&notify->queue, next);
         g_free(late);

@@ -30,7 +30,7 @@ struct observer {
     void (*ended)(struct fs *fs, struct hold *hold, enum backend_end why);
     /* It is forgotten.  With hold->ended the backend ended it; else its user released it. */
     void (*gone)(struct fs *fs, struct hold *hold);
-    /* A guard keeps a lost lock from others, or is forgotten. */
+    /* A guard begins to keep a lost lock from others; the guard is freed. */
     void (*guarded)(struct fs *fs, struct guard *guard);
     void (*unguarded)(struct fs *fs, struct guard *guard);
     /* A descendant of the lease's owner opened the file itself, and was not allowed to write. */

@@ -7,7 +7,7 @@
 #include "fs/kernel/notify.h"
 #include "fs/kernel/tree.h"
 
-#define REQUEST_WAKE_LIMIT 2 /* ms that requests are resumed in one turn of the loop */
+#define REQUEST_WAKE_LIMIT 2 /* ms; the limit for resuming requests in one turn of the loop */
 
 struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node,
                             const char *name)
@@ -121,7 +121,7 @@ void request_sleep(struct request *r, clock_ms when, request_step *answer, reque
 void request_wake_due(struct fs *fs)
 {
     struct request *r;
-    clock_ms now = clock_now(); /* one that sleeps again waits for the alarm, so that the loop serves others first */
+    clock_ms now = clock_now(); /* a request that sleeps again waits for the next alarm: others come first */
     while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= now && clock_now() - now < REQUEST_WAKE_LIMIT) {
         request_resume(r, BACKEND_OK);
     }

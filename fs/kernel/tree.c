@@ -280,7 +280,7 @@ void tree_rename(struct tree *tree, struct node *node, struct node *parent, cons
         tree_detach(tree, there);
     }
     tree_detach(tree, node);
-    tree_set_displaced(tree, node, false); /* its new name finds it */
+    tree_set_displaced(tree, node, false); /* a look-up of its new name finds it */
     char *old = tree_ensure_past(node)->name;
     node->past->name = g_strdup(name);
     g_free(old);

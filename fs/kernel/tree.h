@@ -82,8 +82,8 @@ struct tree {
     uint64_t next_ino;
     struct nametable unnamed; /* nodes that are not in `names` */
     struct notify *notify;
-    GQueue deferred; /* freed when the kernel has got their notify_delete, in that order */
-    /* nametable_hash -> GPtrArray of the nodes in use whose name finds another node now; mostly none */
+    GQueue deferred; /* nodes to free when the kernel has got their notify_delete, in order of these notifications */
+    /* nametable_hash -> GPtrArray of displaced nodes: in use, while their name finds another node; mostly empty */
     GHashTable *displaced;
 };
 
@@ -138,8 +138,8 @@ bool tree_same_path(const struct node *a, const struct node *b);
  * again.  The node itself if the path finds none. */
 struct node *tree_current_node(struct tree *tree, struct node *node);
 
-/* The next displaced node of that name that still has handles or holds, from the position `at` on (0: the first), which
- * it moves behind that node; or NULL.  It looks only at displaced nodes of that name. */
+/* The next displaced node of that name that still has handles or holds; or NULL.  Begins at position `*at` (0 at first)
+ * and sets it to the position after that node.  The cost depends only on the displaced nodes of that name. */
 struct node *tree_next_displaced(struct tree *tree, const struct node *parent, const char *name, unsigned *at);
 
 /* The node of a name, with a new reference.  `there` is what tree_find has just returned for it.  Makes a node of this

@@ -77,7 +77,7 @@ static _Noreturn void holder_run_child(const struct leaserun_lock *lock, int fd)
 {
     char text[HOLDER_TEXT_MAX];
     struct leaserun_report_lock report;
-    leaserun_detach((int[]){fd}, 1); /* it may outlive leaserun, with whose end the files of its locks are closed */
+    leaserun_detach((int[]){fd}, 1); /* may outlive leaserun, whose end must close the lock files */
     signal(SIGPIPE, SIG_DFL);
     if (leaserun_status_read(lock, &report) == 0) {
         leaserun_holder_describe(&report, text, sizeof text);

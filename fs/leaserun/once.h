@@ -14,7 +14,7 @@
 #include "fs/leaserun/arguments.h"
 #include "fs/leaserun/lock.h"
 
-#define LEASERUN_ONCE_SUFFIX "#once" /* of the name of that lease */
+#define LEASERUN_ONCE_SUFFIX "#once" /* ends the name of the lease that remembers a success */
 
 /* Has it succeeded within the period?  1, 0, or -errno.  The lock is held. */
 int leaserun_once_is_done(const struct leaserun_lock *lock);

@@ -40,7 +40,7 @@ static void report_process(const char *key, const struct leaserun_process *who)
     putchar('\n');
 }
 
-/* Is it the lease in which --once remembers a success? */
+/* Is this lock the lease in which --once remembers a success? */
 static bool report_is_success(const struct leaserun_report_lock *report)
 {
     size_t length = strlen(report->name), suffix = strlen(LEASERUN_ONCE_SUFFIX);

@@ -10,7 +10,7 @@
 struct leaserun_process {
     char host[256], command[128];
     char ticket[NAME_MAX + 1]; /* its ticket of a queue; "": none */
-    char note[65];             /* its ticket's; "": none */
+    char note[65];             /* of its ticket in a queue; "": none */
     char since[64];            /* RFC 3339; "": not known */
     double seconds;            /* how long it has held or waited; -1: not known */
     long pid, uid;

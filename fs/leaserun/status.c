@@ -94,8 +94,8 @@ static void status_add_row(struct leaserun_process *who, const struct leaserun_r
     who->seconds = row->age;
 }
 
-/* The mount's tables, sorted by name.  Each is read once, when the first lock of a directory needs it.  One that cannot
- * be read is empty. */
+/* The mount's tables, sorted by name.  Each is read once, when the first lock of a directory needs it.  A table that
+ * cannot be read counts as empty. */
 struct status_tables {
     struct leaserun_table locks, waiters;
     bool has_locks, has_waiters;
@@ -121,7 +121,7 @@ static void status_sort_table(struct leaserun_table *table)
     }
 }
 
-/* Those of the name, in the order of the table that was read. */
+/* Appends the processes of the table's lines with this name, in the order of the table. */
 static void status_add_rows(struct leaserun_process **list, size_t *count, const struct leaserun_table *table,
                             const char *name)
 {
@@ -140,7 +140,8 @@ static void status_add_rows(struct leaserun_process **list, size_t *count, const
     }
 }
 
-/* The path within the mount, escaped as in its tables; the caller frees it.  NULL: there is no memory. */
+/* The lock's path within the mount, escaped like the names in the mount's tables; the caller frees it.  NULL: no
+ * memory. */
 static char *status_name_inside(const struct leaserun_lock *lock)
 {
     char *name = NULL;
@@ -157,7 +158,7 @@ static char *status_name_inside(const struct leaserun_lock *lock)
     return name;
 }
 
-/* What the attributes do not tell: who waits, and who holds a symbolic link. */
+/* Reads from the tables what the attributes do not have: the waiters, and the holder of a symbolic link. */
 static void status_add_tables(struct leaserun_report_lock *report, const struct leaserun_lock *lock,
                               struct status_tables *tables)
 {
@@ -216,8 +217,8 @@ static int status_of_lock(struct leaserun_report_lock *report, const struct leas
 
 /* --- a queue --------------------------------------------------------------------- */
 
-/* A line of user.lease.tickets: name, state, when it was made, its owner and perhaps its note, with tabs between them.
- * `ret_name`: of NAME_MAX + 1 bytes.  False: there is no memory. */
+/* Adds the ticket of a line of user.lease.tickets: name, state, time at which the ticket was made, owner and, if it has
+ * one, its note, with tabs between them.  `ret_name` has NAME_MAX + 1 bytes.  False: no memory. */
 static bool status_add_ticket(struct leaserun_report_lock *report, char *line, char *ret_name)
 {
     const char *name = strsep(&line, "\t"), *state = strsep(&line, "\t"), *since = strsep(&line, "\t");
@@ -269,7 +270,7 @@ static int status_add_tickets(struct leaserun_report_lock *report, const char *d
             length = status_add_ticket(report, line, last) ? length : -1;
         }
         if (length > 0 && strcmp(last, before) <= 0) {
-            break; /* it does not go on */
+            break; /* the last part had no later ticket */
         }
     }
     int error = errno;
@@ -299,7 +300,7 @@ static void status_sort_tickets(struct leaserun_process *list, size_t count)
 static int status_of_queue(struct leaserun_report_lock *report, const struct leaserun_lock *lock)
 {
     int result = status_add_tickets(report, lock->directory);
-    status_sort_tickets(report->holders, report->holder_count); /* the attribute has them by name */
+    status_sort_tickets(report->holders, report->holder_count); /* the attribute sorts them by name */
     status_sort_tickets(report->waiting, report->waiting_count);
     report->held = report->holder_count > 0;
     snprintf(report->kind, sizeof report->kind, "queue");
@@ -410,7 +411,8 @@ static int status_list_lock(struct status_list *list, const struct leaserun_lock
     return result;
 }
 
-/* Of a directory that was listed: is it gone by now, or is a lock or a link there, or may it not be read? */
+/* Does this result of opening a listed directory mean that the directory can be skipped?  It may be gone by now, a lock
+ * or a link may have its name, or the user may not read it. */
 static bool status_is_gone(int result)
 {
     return result == -EACCES || result == -ENOENT || result == -ENOTDIR || result == -ENODATA;
@@ -430,7 +432,7 @@ static int status_list_queue(struct status_list *list, struct leaserun_lock *loc
     return result;
 }
 
-/* `lock` is of the directory; it is so again when this returns. */
+/* `lock` names the directory, also when this returns; meanwhile it names the entry. */
 static int status_list_entry(struct status_list *list, struct leaserun_lock *lock, const struct dirent *entry)
 {
     size_t directory = strlen(lock->directory), inner = strlen(lock->mount.inner);
@@ -449,10 +451,11 @@ static int status_list_entry(struct status_list *list, struct leaserun_lock *loc
     return result;
 }
 
-/* Appends to the array of `*count`; the caller frees it, and each.  0 or -errno. */
+/* Appends the directory's entries to an array of `*count` entries; the caller frees each entry and the array.  0 or
+ * -errno. */
 static int status_read_directory(const char *path, struct dirent ***entries, size_t *count)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); /* no link that was put there meanwhile */
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); /* it may be a link by now */
     DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
     struct dirent *entry;
     int result = directory ? 0 : -errno;
@@ -475,7 +478,8 @@ static int status_read_directory(const char *path, struct dirent ***entries, siz
     return status_is_gone(result) ? 0 : result;
 }
 
-/* All names are read first: a user may make more directories in each other than there are descriptors. */
+/* Reads all names and closes the directory before it goes into a subdirectory: a user may nest more directories than a
+ * process may have descriptors. */
 static int status_list_directory(struct status_list *list, struct leaserun_lock *lock,
                                  const struct leaserun_report_lock *queue)
 {
@@ -505,8 +509,8 @@ static int status_failed(const struct leaserun_report_lock *report, int result)
     return leaserun_failure(report->name, -result);
 }
 
-/* Replaces a symbolic link outside of a leasefs by what it leads to.  That is only for --status: what acquires or
- * breaks a lock follows no link, which another user may have made.  False: it is none. */
+/* If `path` is a symbolic link outside of a leasefs, replaces it by the link's target.  Only --status does this:
+ * another user may have made the link, so acquiring or breaking a lock follows none.  False: it is no such link. */
 static bool status_follow_link(char path[PATH_MAX])
 {
     char target[PATH_MAX], link[PATH_MAX];

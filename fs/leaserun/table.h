@@ -14,7 +14,7 @@ struct leaserun_row {
     double remaining;  /* of a lock, seconds; -1: unknown */
     unsigned waiters;  /* of a lock */
     unsigned position; /* of a waiter; 0: unknown */
-    size_t number;     /* of the line */
+    size_t number;     /* the line's number in the table */
 };
 
 struct leaserun_table {

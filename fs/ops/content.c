@@ -174,7 +174,7 @@ static void content_known(void *arg, enum backend_result result, const struct ba
     }
     bool shown = info->ticket && info->ticket->user == hold;
     bool forgotten =
-        info->type == BACKEND_NOTHING; /* it holds, and is not restored yet in a store that lost its data */
+        info->type == BACKEND_NOTHING; /* the lock is held here, but not restored yet in a store that lost its data */
     if (!hold->ticket || (hold->kind == BACKEND_LEASE && !shown && !forgotten)) {
         content_refuse(r, -ESTALE); /* it is not held any more */
         return;

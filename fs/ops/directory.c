@@ -17,22 +17,23 @@
  * on, each part in a turn of the loop of its own: others are served meanwhile. */
 #define DIRECTORY_BATCH 256
 #define DIRECTORY_SKIP 1024
-/* So many open directories keep their last batch, those that were read last: an open directory costs a user little. */
+/* The number of open directories that keep their last batch of names: those that were read most recently.  A limit,
+ * because a user may open many directories. */
 #define DIRECTORY_KEPT_MAX 256
 
 /* Offsets of "." and "..": what the kernel passes to go on after them. */
 enum { DIRECTORY_AFTER_SELF = 1, DIRECTORY_AFTER_PARENT = 2 };
 
 /* An open directory.  Offset 2 + n is after the nth name that was returned.  The last
- * batch of names is kept for the next reply, and because the kernel may go back in it. */
+ * batch of names is kept, because the next reply may need the rest of it, and the kernel may seek back in it. */
 struct directory_cursor {
     LIST_ENTRY(directory_cursor) link;
-    TAILQ_ENTRY(directory_cursor) kept; /* in fs->kept_cursors */
+    TAILQ_ENTRY(directory_cursor) kept; /* link in fs->kept_cursors */
     bool is_kept;
-    GPtrArray *names; /* NULL: none */
+    GPtrArray *names; /* the batch; NULL: none is kept */
     GArray *types;
-    uint64_t first;                 /* how many names were returned before this batch, */
-    uint64_t from;                  /* and before the last reply, in which the kernel may go back */
+    uint64_t first; /* how many names were returned before this batch */
+    uint64_t from;  /* how many names were returned before the last reply, to which the kernel may seek back */
     char after[NAME_BYTES_MAX + 1]; /* the last name before this batch; "": none */
 };
 
@@ -205,7 +206,7 @@ static uint64_t directory_length(const struct directory_cursor *cursor)
     return cursor->names ? cursor->names->len : 0;
 }
 
-/* The last name of the first `count` of the batch becomes the one before it, and the batch goes. */
+/* Frees the batch, and sets the cursor behind the first `count` names of it. */
 static void directory_drop(struct directory_cursor *cursor, uint64_t count)
 {
     if (count > 0) {
@@ -410,7 +411,7 @@ void directory_read(struct request *r)
     struct directory_cursor *cursor = directory_cursor(r);
     uint64_t listed = directory_is_listed(r);
     if (listed < cursor->first || r->read.offset < DIRECTORY_AFTER_PARENT) {
-        directory_rewind(r->fs, cursor); /* or a seekdir to long before: count again */
+        directory_rewind(r->fs, cursor); /* or a seekdir to before the batch: read the directory from its beginning */
         survivors_check(r->fs, NULL);
     }
     if (listed < cursor->first + directory_length(cursor)) {

@@ -26,8 +26,8 @@ void openings_free(struct openings *openings);
 
 /* The thread has looked a name up and found this node; NULL: nothing. */
 void openings_note_lookup(struct openings *openings, pid_t thread, struct node *node);
-/* The thread opens the node.  True if it means the node's present name; false: reply ESTALE.  `gone`: the name no
- * longer finds the node, which is no reason to send the same thread ESTALE twice. */
+/* The thread opens the node.  True if the thread means the node's present name; false: reply ESTALE.  `gone`: the name
+ * no longer finds the node; for this reason a thread gets ESTALE only once. */
 bool openings_check_open(struct openings *openings, pid_t thread, struct node *node, bool gone);
 /* The thread gets ESTALE, so the kernel looks the name up again at once. */
 void openings_note_refusal(struct openings *openings, pid_t thread, const struct node *node);

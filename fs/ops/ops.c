@@ -231,7 +231,7 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 static bool ops_is_meant(struct request *r)
 {
     struct node *node = r->node;
-    bool gone = LIST_EMPTY(&node->handles) && !node->hashed; /* the kernel may keep that there is no such name */
+    bool gone = LIST_EMPTY(&node->handles) && !node->hashed; /* the kernel may cache that the name does not exist */
     bool meant = openings_check_open(r->fs->openings, fuse_req_ctx(r->req)->pid, node, gone);
     if (meant) {
         tree_attach(r->fs->tree, node); /* its lock has ended since it was looked up */

@@ -37,7 +37,7 @@ static bool tickets_format(GString *line, struct request *r, const struct backen
     bool held = hold && hold->ticket ? hold->ticket->held : info->holders > 0;
     g_autofree char *since = xattr_format_acquired(r->fs, info), *owner = xattr_format_owner(r->fs, node, info);
     if (owner) {
-        owner[strcspn(owner, "\n")] = '\0'; /* a lock that outlived its daemon may have several processes */
+        owner[strcspn(owner, "\n")] = '\0'; /* the first of a surviving lock's processes */
     }
     g_string_printf(line, "%s\t%s\t%s\t%s%s%s\n", log_escape(name, sizeof name, entry->name), held ? "held" : "waiting",
                     since ? since : "", owner ? owner : "", *meta.note ? "\t" : "",
@@ -71,7 +71,7 @@ static void tickets_listed(void *arg, enum backend_result result, const struct b
         }
     }
     if (result == BACKEND_OK && !text->len && count > 0) {
-        r->value = g_strdup(entries[count - 1].name); /* these were other locks; others are served meanwhile */
+        r->value = g_strdup(entries[count - 1].name); /* no tickets here: go on later, other requests first */
         request_sleep(r, clock_now() + 1, tickets_fetch_on, request_reply_interrupted);
     } else if (result == BACKEND_OK) {
         xattr_reply(r, text->str, text->len);

@@ -34,7 +34,7 @@ refused 'option prefix= is only for redis://' prefix=a:
 
 it "a server, database or role that is not there is named"
 refused 'could not translate host name "nosuchhost.invalid"' '' postgresql://nosuchhost.invalid/postgres
-refused 'Connection refused.*See that it does, or mount with the option background, which waits for it' '' postgresql://127.0.0.1:1/postgres
+refused 'Connection refused.*Start it, or correct the address, or mount with the option background, which waits for the server' '' postgresql://127.0.0.1:1/postgres
 refused 'database "none" does not exist' '' "$(uri postgres none)"
 refused 'role "nobody_here" does not exist' '' "$(uri nobody_here)"
 
@@ -59,13 +59,13 @@ sql 'CREATE SCHEMA theirs' 'CREATE SCHEMA newer' \
 refused 'the schema theirs of the database postgres is not of leasefs: choose another with \?schema=NAME' '' "$(uri postgres postgres '?schema=theirs')"
 refused 'the schema newer has format 99, this leasefs knows format 2' '' "$(uri postgres postgres '?schema=newer')"
 
-it "a schema of an older leasefs is upgraded beside its mounts and keeps locks and rights; a role that may not do so is told how"
+it "a schema of an older leasefs is upgraded beside its mounts and keeps locks and rights; if the role may not, the error has the command"
 mount_backend "$(uri app)" ttl=10
 older=$MNT
 expect touch "$older/kept"
 sql 'UPDATE leasefs.format SET version = 1' 'DROP FUNCTION leasefs.recover' 'DROP FUNCTION leasefs.sweep' \
     'CREATE FUNCTION leasefs.recover(text, text, bytea, bigint, integer) RETURNS text LANGUAGE sql AS $$SELECT 1$$' >/dev/null
-refused 'the schema leasefs is of an older leasefs, and the role app may not upgrade it: run as the schema.s owner: leasefs --print-schema=postgresql:leasefs | psql -1 postgres' '' "$(uri app)"
+refused 'the schema leasefs was made by an older leasefs, and the role app may not upgrade it: run as the schema.s owner: leasefs --print-schema=postgresql:leasefs | psql -1 postgres' '' "$(uri app)"
 mount_backend "$(uri postgres)" ttl=10
 expect_is "$(sql 'SELECT leasefs.format_version()')" 2
 expect_is "$(sql "SELECT pronargs FROM pg_proc WHERE proname = 'recover' AND proargnames[4] = '_again'")" 5
@@ -80,7 +80,7 @@ expect touch "$MNT/x"
 expect rm "$MNT/x"
 expect unmount "$MNT"
 
-it "a schema of an older leasefs of this format gets what is new beside its mounts, or a mount does without and says so once"
+it "a schema of an older leasefs of this format gets the new functions beside its mounts, or a mount works without and warns once"
 mounts() { attribute . mounts | wc -l; }
 schema() { "$LEASEFS" --print-schema=postgresql | psql -Xq1 -v ON_ERROR_STOP=1 -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U postgres postgres 2>&1; }
 older_functions=('DROP FUNCTION leasefs.revision' 'DROP FUNCTION leasefs.mounts' 'DROP FUNCTION leasefs.note_mount')
@@ -89,7 +89,7 @@ older=$MNT
 expect touch "$older/kept"
 sql "${older_functions[@]}" 'ALTER TABLE leasefs.mount DROP version, DROP since' >/dev/null
 mount_backend "$(uri app)" ttl=10
-expect_is "$(grep -c 'the schema leasefs is of an older leasefs: locks work, but not what is new' "$LOG")" 1
+expect_is "$(grep -c 'the schema leasefs was made by an older leasefs: locks work, but newer features' "$LOG")" 1
 expect test -e "$MNT/kept"
 expect touch "$MNT/x"
 expect rm "$MNT/x"

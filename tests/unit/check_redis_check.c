@@ -568,7 +568,8 @@ START_TEST(server_that_is_no_redis_is_reported)
     static const struct {
         const char *answer, *words;
     } cases[] = {
-        {"HTTP/1.1 400 Bad Request\r\n\r\n", "what answers there is not a Redis server"},
+        {"HTTP/1.1 400 Bad Request\r\n\r\n",
+         "the program at this address is not a Redis server: correct the host and port"},
         {"", "the server ended the connection"},
         {"-LOADING Redis is loading the dataset in memory\r\n", "the server is still reading its data"},
         {"-DENIED Redis is running in protected mode\r\n", "the server is in protected mode"},
@@ -740,7 +741,7 @@ START_TEST(sentinels_that_do_not_answer_are_reported)
 {
     begin_sentinel(1);
     end_sentinel();
-    assert_refused("; or mount with the option background, which waits");
+    assert_refused("; or mount with the option background, which waits for the servers");
     ck_assert_ptr_nonnull(strstr(error, "redis+sentinel://127.0.0.1:"));
 }
 END_TEST

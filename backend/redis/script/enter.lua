@@ -19,7 +19,7 @@
 -- the others, as it was last told; count: as it was last told; most: for how long it closes at most; fresh: a random number;
 -- closed: for so long it has known that version to be; back: all is put back that it believes in; single: one server without replicas that
 -- could take over; strict: a server that was started less than the longest term ago may have been there before, too;
--- about: how the mount describes itself; identity: of the mount; age: for so many ms it has been there
+-- about: the mount's format number, version and host; identity: the mount's name in STORE; age: ms since the mount began
 -- → {version, state, longest, how many tickets were reclaimed, the longest term of others, count, 1 if data were lost}
 local TERM_KEPT = 60000 -- ms that a term counts beyond its end, so that a mount need not tell it for each lock
 local VERSION, RECLAIMED, TERMS, STORE = unpack(KEYS)
@@ -111,7 +111,7 @@ if a.term > 0 then
   call('PEXPIRE', TERMS, '604800000')
 end
 
--- → is the note new?
+-- Writes this mount's entry in STORE.  → true if there was none
 local function note_mount()
   local known, note = redis.pcall('HGET', STORE, a.identity), a.about .. ' ' .. a.mount
   if type(known) == 'string' and known:match('^(.*) since %d+$') == note then return false end
@@ -119,7 +119,8 @@ local function note_mount()
   return redis.pcall('HSET', STORE, a.identity, note .. ' since ' .. number_text(now - a.age)) == 1
 end
 
--- Nobody listens to the channel of a mount that is gone.  One that is only away notes itself again when it connects.
+-- Removes the entries of mounts that have ended: nobody is subscribed to their channels.  A mount that has only lost its
+-- connection writes its entry again when it connects.
 local function remove_notes_of_the_gone()
   local notes = redis.pcall("HGETALL", STORE) -- may not be permitted
   for i = 1, #notes, 2 do
@@ -128,7 +129,8 @@ local function remove_notes_of_the_gone()
   end
 end
 
--- At each power of two.  So there are at most 16 notes, or twice as many as there ever were mounts at once.
+-- Is the number of entries a power of two, 16 or more?  Then the old ones are removed.  So there are at most 16 entries, or
+-- twice as many as there ever were mounts at the same time.
 local function has_doubled(count) return type(count) == 'number' and count >= 16 and math.frexp(count) == 0.5 end
 
 note_format(STORE, a.about)

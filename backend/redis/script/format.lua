@@ -1,7 +1,8 @@
 -- format: the format number of the data, see backend/format.h.  Stands before enter.lua, meet.lua, and greet.lua of redlock.
 --
--- STORE is a hash: format -> `NUMBER VERSION HOST` of the mount that wrote the number; on one server, name of a mount -> the
--- same of that mount, its channel, and `since` with the server's time, in ms, when it began.  `about` is that of this mount.
+-- STORE is a hash.  Its field `format` has `NUMBER VERSION HOST` of the mount that wrote the format number.  On a single server
+-- each mount has a field, too, with its name: `NUMBER VERSION HOST CHANNEL since TIME`, where TIME is the server's time when
+-- the mount began, in ms.  `about` is `NUMBER VERSION HOST` of this mount.
 
 -- What STORE says, if its number is higher than that of this mount.
 local function find_newer_format(STORE, about)

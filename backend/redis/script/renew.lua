@@ -3,8 +3,8 @@
 -- leaf, sequence, ticket, ttl; left: how long it holds from now, less than ttl of a fixed term; mode and segments (of a
 --   lock owner: start, end, mode, …) that its mount believes in
 -- → 1, or 0 if it does not hold (any more), or 2 if it holds in another mode, or not all of the segments: what was changed
---   since is lost with a failed server, and others may hold beside it; or 4 if the store is closed, and does not have it: its
---   mount sent this before it knew that, and is to restore the ticket
+--   since is lost with a failed server, and others may hold beside it; or 4 if the server is in a grace period and does
+--   not have the ticket: its mount did not know of the grace period yet, and must restore the ticket
 
 -- Whether all that is wanted is among what is held, which may be more, or exclusive where shared is wanted.
 local function covers(held, wanted)

@@ -1,7 +1,7 @@
 -- greet: the first request on each connection: checks the format number and reads INFO.
 --
 -- KEYS: STORE (see format.lua)
--- ARGV: the mount's description
+-- ARGV: `NUMBER VERSION HOST` of the mount
 -- → the text of INFO, '' if that is not permitted; an error if the data have a newer format
 local STORE, about = KEYS[1], ARGV[1]
 local newer = find_newer_format(STORE, about)
