@@ -144,7 +144,7 @@ says M 'for i in range(256): os.mkdir(path("names/" + "x" * 250 + "%03d" % i))' 
 says M 'fds = [op("names", "RDONLY") for i in range(3000)]' ok
 says M '{getdents(fd) > 1000 for fd in fds}' '{True}'
 grows_less_than 60
-says M 'len({tuple(os.listdir(fd)) for fd in fds[:300] + fds[-9:]})' 1 # each goes on where it was
+says M 'len({tuple(os.listdir(fd)) for fd in fds[:300] + fds[-9:]})' 1 # each listing continues at its own position
 says M '[os.lseek(fd, 0, 0) for fd in fds[:300]][0]' 0
 says M '{len(os.listdir(fd)) for fd in fds[:300]}' '{256}'
 says M '[os.close(fd) for fd in fds][0]' '@(None|ok)'

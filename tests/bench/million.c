@@ -208,8 +208,8 @@ static void million_set_ttl(const struct million *m, uint32_t number, int64_t en
     }
 }
 
-/* Fixes all ends, within a second from `first` on; false if that comes too soon.  Then there is time to fix those
- * again. */
+/* Sets the end of every lease, so that all end within one second from `first` on.  False if `first` is too near: then
+ * none has ended yet, and the caller can set all ends again. */
 static bool million_fix_from(const struct million *m, int64_t first)
 {
     int64_t began = stress_now();
@@ -223,11 +223,11 @@ static bool million_fix_from(const struct million *m, int64_t first)
     return true;
 }
 
-/* Fixes all ends; returns when the first of them is. */
+/* Sets the end of every lease; returns the first end. */
 static int64_t million_fix(const struct million *m)
 {
     uint32_t trial = m->count < FEW ? m->count : FEW;
-    million_run_on(m, &m->one); /* it is several times as quick */
+    million_run_on(m, &m->one); /* on one processor, setting the ends is several times as quick */
     int64_t began = stress_now();
     for (uint32_t i = 0; i < trial; i++) {
         million_set_ttl(m, i * (m->count / trial), began + 3600 * STRESS_SECOND);

@@ -350,7 +350,7 @@ START_TEST(lock_delay_keeps_others_off_after_an_end_against_the_holders_will)
 }
 END_TEST
 
-/* As of all locks: contract_mounts. */
+/* contract_mounts tests the same for locks that are no tickets. */
 START_TEST(lock_delay_that_is_set_later_is_that_of_tickets_that_held_before)
 {
     struct backend_directory directory = {.width = 1};

@@ -91,7 +91,7 @@ START_TEST(change_whose_answer_is_lost_is_made_once)
         ck_assert_int_eq(lock_release_and_wait(other), BACKEND_OK);
         ck_assert_int_eq(seen("L").type, BACKEND_NOTHING);
         break;
-    case GRANT: /* the event is lost, or the answer to the claim */
+    case GRANT: /* lost: the event of the grant, or the answer to the claim */
         other = lock_take(contract_other, "L");
         lock = lock_take(contract_one, "L");
         fence = other->ticket->fence;

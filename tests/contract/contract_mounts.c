@@ -124,8 +124,8 @@ START_TEST(changed_term_is_shown_on_another_mount)
 }
 END_TEST
 
-/* Of locks that are there when the directory's lock-delay changes from one to the other: two that are broken, one of
- * which is shared, and one that expires. */
+/* Takes three locks, then changes the directory's lock-delay.  Two of the locks are broken, one of these is shared; the
+ * third expires. */
 static void lose_after_change(const struct backend_directory *before, const struct backend_directory *after)
 {
     struct contract_log broken = {0}, shared = {0}, expired = {0};

@@ -259,7 +259,7 @@ start() {
     started+=("$STARTED")
 }
 
-# How often the daemon's threads have left a CPU.
+# Prints the number of context switches of the daemon's threads.
 wakeups() { awk '/ctxt_switches/ { n += $2 } END { print n }' "/proc/$DAEMON/task/"*/status; }
 
 gone() { ! [ -d "/proc/$1" ] || [[ $(cat "/proc/$1/stat" 2>/dev/null) =~ ^[0-9]+\ .*\)\ [ZX] ]]; }

@@ -55,8 +55,8 @@ race() {
     return 0
 }
 
-# A touch of uutils looks at its open alone, which is refused in the first second of another's lease only: a round that
-# took longer than that may have several winners. One of them has the lock.
+# uutils' touch fails only if its open fails, and the open is refused only in the first second of another's lease.  So a
+# round that took longer may have several winners: for each of them touch succeeded, but only one has the lock.
 may_have_several() { [ "$WINNERS" -gt 1 ] && [ "$TOOK" -ge 1000 ] && [[ " $* " == *" uutils "* ]]; } # TOOL…
 
 rounds() { # NAME TOOL…

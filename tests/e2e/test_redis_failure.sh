@@ -1,6 +1,6 @@
 #!/bin/bash
-# Locks while Redis is away, slow or emptied.  Two rules stand above all: no call hangs, and nothing says that a lock is
-# free, or still held, that is not known to be.
+# Locks while Redis is away, slow or emptied.  Two rules matter most.  No call hangs.  leasefs never shows a lock
+# as free, or as still held, unless it knows that.
 #
 # check_redis_failures has servers that are full, read-only or without scripts; check_redis_foreign, keys that another
 # client changes; contract_faults and check_redis_grace, servers that are restarted.

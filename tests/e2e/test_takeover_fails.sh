@@ -39,15 +39,15 @@ fails open_tree:error=EPERM:when=1
 expect grep -q 'cannot move the new mount' "$TEST_DIR/failed"
 fails open_tree:error=EPERM:when=2
 fails move_mount:error=EPERM:when=1+
-if sees_beneath; then fails umount2:error=EPERM:when=3; fi # the others are where it was prepared
+if sees_beneath; then fails umount2:error=EPERM:when=3; fi # the first two calls are of the stage directory
 
 it "a new daemon that is killed"
 killed pidfd_open 1
 killed mount 1
 killed open_tree 1
 expect_is "$(stat -c %a /run/leasefs.stage)" 700 # no user can reach the mount that is left in it
-killed umount2 1 # of what the one before has left
-killed umount2 3 # where it was prepared, behind that
+killed umount2 1 # removes the mount that the killed daemon before has left
+killed umount2 3 # after that: removes its own mount from the stage directory
 killed rmdir 2
 killed move_mount 1
 if sees_beneath; then killed umount2 3; fi

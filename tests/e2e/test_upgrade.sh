@@ -96,7 +96,7 @@ upgrade
 expect_is "$(grep -c "goes on: a copy of the mount would lose its locks (process $strange_root)" <<<"$output")" 2
 expect_is "$output" *"leasefs: $TEST_DIR/all/an 'odd' \"\$HOME\"?name?[[]1m: process $before "*
 end_process "$strange_root"
-for _ in 1 2; do # the second of what was taken over once
+for _ in 1 2; do # the second round takes over a daemon that has itself taken over
     before=$(daemon_of "$strange")
     upgrade
     expect_is "$output" *"leasefs: $TEST_DIR/all/an 'odd' \"\$HOME\"?name?[[]1m: version "*" has taken over from process $before "*

@@ -205,8 +205,8 @@ says A 'get("mine", "state")' held
 says A 'rm("mine")' ok
 expect_not test -e "$MOUNT_A/forged"
 
-if [ -z "${LEASEFS_OTHER:-}" ]; then # which may not keep it
-    it "what a newer leasefs has added to a directory is kept when its attributes are set"
+if [ -z "${LEASEFS_OTHER:-}" ]; then # another version may not keep the fields
+    it "fields that a newer leasefs has added to a directory are kept when its attributes are set"
     expect mkdir "$MOUNT_A/newer"
     zookeeper_does '
 head, meta = c.get("/newer")[0].split(b"\n", 1)

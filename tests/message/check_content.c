@@ -340,7 +340,7 @@ START_TEST(lease_that_its_store_has_forgotten_is_written)
     fake_backend_hold(w->fake, FAKE_STAT, true);
     uint64_t written = wire_write(w, file, 2, "n", 1);
     wire_turn(w);
-    fake_backend_refuse(w->fake, FAKE_STAT, 0, BACKEND_OK); /* nothing is there */
+    fake_backend_refuse(w->fake, FAKE_STAT, 0, BACKEND_OK); /* the store answers that the lock does not exist */
     ck_assert_int_eq(wire_result(w, written), 0);
     fake_backend_hold(w->fake, FAKE_STAT, false);
     check_content(file, "tent");

@@ -415,7 +415,7 @@ START_TEST(table_stays_right_while_it_is_read_slowly)
 }
 END_TEST
 
-/* Else each of a lock's many lines would take as long as all its holders and waiters are many. */
+/* Otherwise each line of a lock would go through all holders and waiters of the lock. */
 START_TEST(waiters_of_a_lock_are_counted_once_for_a_table)
 {
     struct wire_file first = wire_created(w, "L", O_RDONLY);

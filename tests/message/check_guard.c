@@ -98,7 +98,7 @@ static void await_deletion_of_another(const char *name)
     }
 }
 
-/* A store that does not report that is asked for the name each time. */
+/* If the store does not report the end, each look-up of the name asks the store. */
 START_TEST(name_is_gone_for_the_kernel_when_the_store_reports_the_end_of_the_guard)
 {
     bool reports = _i;
@@ -273,7 +273,7 @@ START_TEST(what_runs_out_or_is_given_up_has_no_guard)
 }
 END_TEST
 
-/* Guards of names from this number on; their files are closed. */
+/* Makes `count` guards, of names with numbers from `first` on; their files are closed. */
 static void make_guards(int first, int count)
 {
     for (int i = first; i < first + count; i++) {
@@ -362,7 +362,7 @@ START_TEST(name_that_stays_refused_counts_for_its_user_until_it_is_free)
 }
 END_TEST
 
-/* Nobody has to ask whether more is allowed. */
+/* Also if no lock was requested since the refusals ended. */
 START_TEST(locks_that_are_left_do_not_count_refusals_of_before)
 {
     limit_locks(10);

@@ -192,7 +192,7 @@ static unsigned steps_to(const char *name)
     return steps;
 }
 
-/* Else one user's open files slow down each request of all others. */
+/* Otherwise one user's open files would slow down all requests of other users. */
 START_TEST(displaced_nodes_are_no_step_to_another_name)
 {
     struct wire_file files[26];
@@ -753,7 +753,7 @@ START_TEST(opener_of_a_name_that_the_kernel_may_keep_as_missing_is_sent_back)
     w->pid = alice;
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
     ck_assert(!wire_exists(w, "L"));
-    w->pid = bob; /* what he would hold by that file, nobody would find or remove by its name */
+    w->pid = bob; /* a lock that bob took through that file could not be found or removed by its name */
     ck_assert_int_eq(wire_result(w, wire_open(w, node, O_WRONLY)), ESTALE);
     ck_assert(!wire_exists(w, "L"));
     struct wire_file file = wire_created(w, "L", O_WRONLY);
@@ -940,7 +940,7 @@ static uint64_t release_behind_a_deletion(void)
     return wire_setxattr(w, second, "user.lease.release", token);
 }
 
-/* Else a lease that its token has released could still be seen. */
+/* Otherwise a lease that was released by its token could still be seen. */
 START_TEST(answer_that_cannot_wait_for_an_invalidation_makes_the_kernel_look_again)
 {
     notify_enable_expire(w->fs->notify);
@@ -959,7 +959,7 @@ START_TEST(answer_that_cannot_wait_for_an_invalidation_makes_the_kernel_look_aga
 }
 END_TEST
 
-/* There a notification takes the directory's lock, which the call that is answered may have. */
+/* On these kernels a notification takes the directory's lock, which the pending call may hold. */
 START_TEST(answer_waits_for_no_invalidation_before_linux_6_2)
 {
     uint64_t released = release_behind_a_deletion();
@@ -1030,7 +1030,7 @@ static void directory_closed(uint64_t fh)
     ck_assert_int_eq(wire_result(w, wire_send(w, FUSE_RELEASEDIR, FUSE_ROOT_ID, &release, sizeof release, NULL, 0)), 0);
 }
 
-/* More than the daemon keeps names of. */
+/* More open directories than the daemon keeps batches of names for. */
 enum { MANY_DIRECTORIES = 300 };
 
 static void open_many(uint64_t *ret_directories)
@@ -1066,7 +1066,7 @@ START_TEST(many_who_seek_far_into_a_directory_at_once_all_come_to_its_end)
 }
 END_TEST
 
-/* The first name of such an answer. */
+/* Reads the directory; returns the first name of the reply. */
 static char *first_listed(uint64_t requested)
 {
     ck_assert_uint_ge(bytes_listed(requested), FUSE_NAME_OFFSET);
@@ -1074,7 +1074,7 @@ static char *first_listed(uint64_t requested)
     return g_strndup(first->name, first->namelen);
 }
 
-/* As with a small buffer of the caller's: it has taken less than it was sent. */
+/* The kernel seeks back in this way if the caller's buffer is smaller than the reply. */
 START_TEST(listing_goes_back_in_its_last_reply_though_many_others_have_listed_meanwhile)
 {
     uint64_t directories[MANY_DIRECTORIES], nodes[26];

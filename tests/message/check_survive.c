@@ -429,8 +429,8 @@ START_TEST(its_processes_are_its_owners)
 }
 END_TEST
 
-/* F_GETLK tells the process that took it, while that has its file open; then another one, and not one that cannot be
- * looked into. */
+/* F_GETLK shows the process that took the lock, while it has the file open.  After that it shows another process that
+ * has, but none whose open files cannot be read. */
 START_TEST(probe_shows_its_taker)
 {
     fake_openers_hide(openers, wire_child(w));

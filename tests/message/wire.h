@@ -64,7 +64,7 @@ struct wire_exchange {
 
 /* `features` of enum backend_feature. */
 struct wire *wire_new(unsigned features);
-/* On a kernel that has the protocol up to 7.`minor`; the others have what <linux/fuse.h> has. */
+/* wire_new on a kernel whose FUSE protocol has version 7.`minor`; wire_new takes that of <linux/fuse.h>. */
 struct wire *wire_new_on_kernel(unsigned features, unsigned minor);
 /* Another mount of the same store, on another host.  The two move together, and
  * wire_free of the first ends both. */

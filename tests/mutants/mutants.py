@@ -147,7 +147,7 @@ class Judge:
                    (["tests/oracle/oracle"] if {"oracle", "system"} & set(layers) else []))
         self.objects = tree.compile_for_reach([f for files in sources().values() for f in files if f.endswith(".c")])
         self.names = [program for program in programs if not program.startswith("tests/contract/")]
-        for program in programs:  # case by case, where no slow server is started for each
+        for program in programs:  # case by case, unless each case would start a slow server
             if program.startswith("tests/contract/"):
                 cheap = re.search("memory|local|redis|redlock", program)
                 self.names += [f"{program}|CK_RUN_CASE={case}" for case in tree.cases(program)] if cheap else [program]
@@ -220,7 +220,7 @@ class Judge:
         failure, line = self.tree.run(command, 10 + 4 * seconds, directory, **BOUNDED)
         if not failure and layer != "simulator":
             self.seconds[key] = min(self.seconds[key], time.monotonic() - began)
-        if failure == "hung" or (failure and seconds > 1 and layer != "simulator"):  # or was it the machine?
+        if failure == "hung" or (failure and seconds > 1 and layer != "simulator"):  # once more: the machine may be slow
             failure, line = self.tree.run(command, 10 + 4 * seconds, directory, **BOUNDED)
         return failure, line
 
@@ -237,7 +237,7 @@ class Judge:
             if os.path.exists(os.path.join(directory, p)):
                 continue
             if programs[0] != program and name not in tree.links[p] and (p == "leaserun" or name in tree.links["leaserun"]):
-                shutil.copy2(os.path.join(TREE, p), directory)  # the object is of the other one
+                shutil.copy2(os.path.join(TREE, p), directory)  # this program does not link the changed object
             elif not tree.link(p, name, new, directory):
                 return False
         return True

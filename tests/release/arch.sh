@@ -11,7 +11,7 @@
 ARCHES=${ARCHES:-arm64 s390x}
 declare -A TRIPLET=([arm64]=aarch64-linux-gnu [s390x]=s390x-linux-gnu) EMULATOR=([arm64]=qemu-aarch64-static [s390x]=qemu-s390x-static)
 # These cases fail under qemu-user only. It has no seccomp; each process has one more thread; the command of each is qemu.
-# The root of the system here is no mount.
+# In this system / is not a mount point.
 KNOWN='check_(owner|sandbox|leaserun|journal_faults|journal_map|openers)[. ]|attributes_of_the_lease_are_shown|'
 KNOWN+='would_wait_for_itself_is_refused|nobody_inherits_after_the_first_second|'
 KNOWN+='handle_of_an_earlier_leases_child_does_not_keep_the_next|a_lease_among_very_many_takes_few_bytes|'

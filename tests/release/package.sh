@@ -6,7 +6,7 @@
 #
 # Environment: PACKAGE_SUITES (bookworm trixie); PACKAGE_OPTIONS, for DEB_BUILD_OPTIONS; PACKAGE_BUILT, a directory in which
 # packages are kept and found; and see release.sh.  The version before is the last commit without takeover; the next one
-# is this one again, with a higher number.  There is no systemd in these systems: a systemctl that is made here answers for
+# is this one again, with a higher number.  These systems have no systemd: this script makes a systemctl, which answers for
 # one unit.
 # shellcheck source=release.sh
 . "$(dirname "$0")/release.sh"

@@ -46,7 +46,7 @@ leave() {
 # The last commit without takeover.
 WITHOUT_TAKEOVER=366752905730
 
-# The release before this one.  Before there is one: as above.
+# Prints $RELEASE_BEFORE or the tag of the release before this one; while there is no tag, the commit above.
 before() {
     local tag
     tag=$(cd "$SOURCE" && git -c safe.directory='*' describe --tags --abbrev=0 --match 'v*' 'HEAD^' 2>/dev/null) || tag=$WITHOUT_TAKEOVER

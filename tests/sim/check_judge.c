@@ -1,5 +1,5 @@
-/* check_judge: the judge says of each history of judge_histories.txt what stands there; it finds nothing in what a true
- * service answers, and nearly every single lie of another. */
+/* check_judge: tests the simulator's judge.  Its verdict on each history of judge_histories.txt must be the one in the
+ * file.  It must accept the answers of a correct service, and find nearly every single wrong answer of a faulty one. */
 #include "tests/sim/judge.h"
 
 #include "tests/support/check_main.h"
@@ -438,7 +438,7 @@ static GPtrArray *histories, *parts; /* of struct history */
 
 static void step(struct world *w, const char *text);
 
-/* The steps of a part; `text` is in place of $. */
+/* Does the steps of a part, with `text` in place of $. */
 static void include(struct world *w, const char *name, const char *text)
 {
     for (guint i = 0; i < parts->len; i++) {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Tests that are written for redis-server, with the simulator's, redis_model_server, in its place: for make coverage,
-# which counts the lines of the scripts so (LUA_LINES).  check_redis_like compares the two servers.
+# Runs tests that are written for redis-server with the simulator's redis_model_server instead: make coverage counts the
+# lines of the Lua scripts in this way (LUA_LINES).  check_redis_like compares the two servers.
 set -u
 cd "${top_builddir:-.}"
 export REDIS_SERVER=$PWD/tests/sim/redis_model_server

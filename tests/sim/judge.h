@@ -203,7 +203,7 @@ enum judge_trouble {
     JUDGE_WALL,    /* a power cut before the store has recorded that the wall clock was set (a moment) */
     JUDGE_POWER,   /* a power cut: recovered leases get a full term from the next daemon (a moment) */
     JUDGE_FOREIGN, /* another client changed the key of `name` (a moment) */
-    JUDGE_FEWER,   /* some of several servers may not answer: what asks all may wait for a timeout */
+    JUDGE_FEWER,   /* some of several servers may not answer: a request to all of them may wait for a timeout */
     JUDGE_TROUBLES
 };
 #define JUDGE_MOUNTS 16

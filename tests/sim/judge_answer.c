@@ -609,7 +609,8 @@ void call_check_wait(struct judge *judge, const struct call *call, int error)
     }
 }
 
-/* When the last call on a name in one of its directories was answered: the kernel passes them on one at a time. */
+/* Until when the kernel may have held the call back: it passes on one call on the names of a directory at a time.  The
+ * time of the last such answer. */
 static int64_t call_queued_until(struct judge *judge, const struct call *call)
 {
     const struct name *at = call->name;

@@ -161,10 +161,10 @@ struct name {
     const struct handle *guarded;        /* NULL: no guard runs */
     bool foreign;                        /* another client has changed its key */
     bool directory;
-    int64_t answered;           /* of a directory: when the last call on a name in it was; see call_queued_until */
-    bool queue;                 /* a directory in which there was a ticket */
-    GArray *tokens;             /* struct grant: the last ones */
-    int64_t ttl;                /* of a directory, if set */
+    int64_t answered; /* for a directory: when the last call on a name in it was answered; see call_queued_until */
+    bool queue;       /* a directory in which there was a ticket */
+    GArray *tokens;   /* struct grant: the last ones */
+    int64_t ttl;      /* of a directory, if set */
     int64_t delay, delay_least; /* the longest and the shortest that it may have */
     int64_t delay_since;        /* it has one; JUDGE_NEVER: perhaps not */
     int64_t width, width_before, width_changed;

@@ -127,7 +127,7 @@ struct history_verdict {
     size_t tokens;    /* that went back */
     size_t handovers; /* exclusive holds that followed another client's */
     size_t certain;   /* holds that were judged */
-    size_t full;      /* of these, those with which as many held as a queue wider than 1 allows */
+    size_t full;      /* judged holds during which a queue wider than 1 had as many holders as it allows */
 };
 const char *history_kind_name(unsigned kind);
 struct history_verdict history_check(struct history_hold *holds, size_t count, FILE *out);

@@ -49,8 +49,8 @@ static void end_pair(struct pair *pair)
     g_free(pair);
 }
 
-/* With blocking: scripts are more than a socket's buffer takes.  A mount is on this loop and may not read what is
- * forged: that need not arrive. */
+/* Blocks, because a script may be larger than a socket's buffer; but `flags` is MSG_DONTWAIT for forged answers.  Their
+ * mount is on this loop and may not read them, and they need not arrive. */
 static bool pass_on(int fd, const char *data, size_t length, int flags)
 {
     for (ssize_t n; length > 0; data += n, length -= (size_t)n) {
@@ -308,7 +308,7 @@ void relay_hold_back(struct relay *relay, const char *text)
 
 void relay_forward_held(struct relay *relay)
 {
-    pass_on(relay->held_for, (const char *)relay->held->data, relay->held->len, 0); /* which may be closed */
+    pass_on(relay->held_for, (const char *)relay->held->data, relay->held->len, 0); /* the server may have closed it */
     close(relay->held_for);
     g_byte_array_unref(relay->held);
 }

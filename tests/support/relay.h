@@ -11,9 +11,9 @@
 struct ev_loop;
 struct relay;
 
-/* Before that port of 127.0.0.1, until relay_end, which ends all. */
+/* Makes a relay to this port of 127.0.0.1; relay_end ends all relays. */
 struct relay *relay_to(struct ev_loop *loop, uint16_t port);
-/* Its own port of 127.0.0.1. */
+/* The port of 127.0.0.1 on which the relay listens. */
 uint16_t relay_port(const struct relay *relay);
 void relay_end(void);
 
@@ -41,7 +41,7 @@ void relay_lose(struct relay *relay, const char *text, unsigned times, bool clos
 /* The next `times` requests that contain `text` are carried out; their answers are lost, and the connection with them.
  */
 void relay_lose_answer(struct relay *relay, const char *text, unsigned times);
-/* How many answers these two have lost. */
+/* The number of answers that these two functions have lost. */
 unsigned relay_lost(const struct relay *relay);
 /* The next piece of a request that contains `text` is held back, and its connection ends; until relay_forward_held
  * passes it on. */

@@ -165,8 +165,8 @@ START_TEST(lease_that_became_a_handle_lock_is_one_also_when_the_sync_failed)
 }
 END_TEST
 
-/* After a failed rename the user looks for it by its old name.  1: another holds that by now; 2: the lease has ended,
- * and another holds the new name. */
+/* After a failed rename its user looks for the lease by its old name.  _i: 1: another holds the old name by now; 2: the
+ * lease has ended, and another holds the new name. */
 START_TEST(rename_whose_sync_fails_leaves_the_old_name)
 {
     struct contract_log log[2] = {{0}};
@@ -352,7 +352,7 @@ START_TEST(start_without_room_for_a_new_journal_goes_on_with_the_old_one)
 }
 END_TEST
 
-/* The new journal says behind the deadlines that it copied that a later one may be missing. */
+/* The compacted journal has a mark after the copied deadlines: a later deadline may be missing. */
 START_TEST(lease_renewed_without_room_while_the_journal_is_compacted_has_a_full_term_after_a_crash)
 {
     struct contract_log log = {0};
@@ -792,7 +792,7 @@ START_TEST(record_with_a_time_that_no_clock_shows_is_refused)
 }
 END_TEST
 
-/* 1: it has no end; 2: it has two. */
+/* _i: 1: the name has no NUL at its end; 2: it has two. */
 START_TEST(record_whose_name_does_not_end_where_it_should_is_refused)
 {
     static const struct local_session session = {1, 1, "x"};

@@ -201,7 +201,7 @@ END_TEST
 
 START_TEST(a_lock_owner_keeps_its_first_handle)
 {
-    /* P passes B, which waits for it; C does not, whose handle is not the one by which P holds */
+    /* a claim with the handle of P passes B, which waits for P; C has another handle, so it does not */
     lock_world_hold(w, "a", lock_world_range("H", BACKEND_SHARED, 1, 50, 59));
     lock_world_hold(w, "a", with_handle(lock_world_range("P", BACKEND_SHARED, 3, 30, 35), 6));
     lock_world_wait(w, "a", lock_world_range("B", BACKEND_EXCLUSIVE, 2, 10, 59));
@@ -268,7 +268,7 @@ START_TEST(a_lock_owner_has_a_limited_number_of_ranges)
     ck_assert_uint_ge(count, 1000);
     ck_assert_int_eq(lock_world_try(w, "a", one, NULL), BACKEND_QUOTA);
     lock_world_hold(w, "a", lock_world_range("B", BACKEND_SHARED, 2, 0, 9));
-    /* what is given back may be had again, in as many parts */
+    /* after an unlock the owner may lock as many parts again */
     lock_world_unlock(w, 1, 0, 100);
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 0, 100));
     while (lock_world_try(w, "a", one, NULL) == BACKEND_OK) {

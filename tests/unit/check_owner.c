@@ -429,8 +429,8 @@ START_TEST(a_thousand_leases_of_one_dead_process_share_it)
 }
 END_TEST
 
-/* Ends the child, and makes another with its pid, in which it returns 0.  -1 without the rights (only root has them),
- * or under valgrind. */
+/* Ends the child, and forks another with the same pid.  Like fork, it returns 0 in that child.  -1 under valgrind, or
+ * without the necessary rights, which only root has. */
 static pid_t spawn_again(pid_t pid)
 {
     struct clone_args arguments = {.exit_signal = SIGCHLD, .set_tid = (uintptr_t)&pid, .set_tid_size = 1};

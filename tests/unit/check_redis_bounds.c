@@ -422,7 +422,7 @@ START_TEST(lock_owner_has_a_thousand_ranges_at_most_and_keeps_them)
     ck_assert_int_eq(hosts_acquire(1, "a", &other)->result, BACKEND_BUSY);
     other.start = other.end = 4 * RANGES;
     ck_assert_int_eq(hosts_acquire(1, "a", &other)->result, BACKEND_OK);
-    claim.start = claim.end = 3; /* which makes one of two */
+    claim.start = claim.end = 3; /* joins two ranges */
     ck_assert_int_eq(hosts_acquire(0, "a", &claim)->result, BACKEND_OK);
     ck_assert_int_eq(hosts_unlock(0, "a", 5, 0, 6), BACKEND_OK);
     ck_assert_int_eq(hosts_acquire(0, "a", &claim)->result, BACKEND_OK);

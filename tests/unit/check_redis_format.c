@@ -143,7 +143,7 @@ START_TEST(notes_of_mounts_that_are_gone_are_removed_each_time_their_number_has_
 {
     hosts_until_up(0); /* it writes the number, and its note */
     note_others(0, 12);
-    subscribe("lfs:m000000000000007"); /* which is there */
+    subscribe("lfs:m000000000000007"); /* this mount is there */
     hosts_until_up(1);
     ck_assert_int_eq(count_notes(), 15);
     hosts_until_up(2);

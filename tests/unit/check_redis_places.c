@@ -252,7 +252,7 @@ START_TEST(what_is_kept_of_a_mount_without_leases_runs_out)
 }
 END_TEST
 
-/* How many locks the server notes for the mount of that identity. */
+/* The number of locks that the server has listed for the mount with this identity. */
 static long long count_notes(const char *identity)
 {
     char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, identity, -1);

@@ -301,7 +301,7 @@ START_TEST(status_warns_of_a_server_that_may_delete_locks)
 }
 END_TEST
 
-/* The first mount's, and nothing of each host or mount, which would stay. */
+/* Has the server the format number of the first mount, and no field of a host or mount, which nobody would remove? */
 static bool has_number(unsigned server)
 {
     return redis_server_do(servers[server], "EVAL %s 1 lfs:S:lfs:%s/",

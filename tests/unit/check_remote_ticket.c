@@ -344,7 +344,7 @@ START_TEST(weaker_claim_that_others_share_stands)
 }
 END_TEST
 
-/* The store granted the waiter before its release, and let others in. */
+/* The store granted the lock to the waiter before it cancelled, and then to others. */
 START_TEST(lock_that_a_cancelled_waiter_has_weakened_is_lost_if_others_share_it)
 {
     struct backend_claim claim = shared_waiter();
@@ -389,7 +389,7 @@ static void on_done(void *arg, enum backend_result result)
     reported = result;
 }
 
-/* _i: its lock owner waits for other bytes, or for these. */
+/* _i: 0: the lock owner then waits for other bytes; 1: for these bytes. */
 START_TEST(unlock_without_an_answer_is_repeated_unless_its_bytes_are_claimed_again)
 {
     struct backend_claim claim = {.kind = BACKEND_FCNTL,

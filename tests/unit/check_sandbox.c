@@ -101,7 +101,7 @@ static char *part(const char *word)
 
 /* --- its description ---------------------------------------------------------------- */
 
-/* In its sandbox: is a system call refused as our filter refuses it?  1 or 0. */
+/* Runs in the sandbox.  Does a system call fail with the error of our filter?  1 or 0. */
 static int attempt_to_be_filtered(const void *arg)
 {
     (void)arg;

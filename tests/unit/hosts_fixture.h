@@ -51,7 +51,7 @@ void hosts_setup_aof(void);
 /* With these arguments of redis-server. */
 void hosts_setup_with(const char *const *arguments);
 void hosts_teardown(void);
-/* The mounts that are opened next reach the server by that port of 127.0.0.1; 0: by its socket. */
+/* Mounts that are opened after this call reach the server by this port of 127.0.0.1; 0: by its socket. */
 void hosts_reach_by(uint16_t port);
 /* For checks of a server that does not answer: the mounts that are opened next give up soon. */
 void hosts_hurry(void);
