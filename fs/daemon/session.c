@@ -209,8 +209,8 @@ static int session_mount_directly(struct session *s, const char *path, char *err
     int result = mounting_mount(s->fs->options, s->fuse, path, error, error_size);
     if (result == 0 && geteuid() == 0 && mountpoint_follow_no_links(path) < 0) {
         log_warning(
-            "this kernel follows locks that are symbolic links: who opens one may lock another name, or write to "
-            "a file that another user has chosen");
+            "this kernel follows locks that are symbolic links: a program that opens one may lock another name, or "
+            "write to a file that another user has chosen");
     }
     return result;
 }

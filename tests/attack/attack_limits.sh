@@ -179,7 +179,7 @@ for pid in "${seekers[@]}"; do end_process "$pid"; done
 MNT=$big
 others_lock
 
-it "six who ask for the tickets among 50000 names hold nobody up"
+it "six processes that read the tickets among 50000 names hold nobody up"
 exec {ticket}<>"$MNT/big/zz-"
 for i in {1..6}; do
     start setpriv --reuid="$MALLORY" --regid="$MALLORY" --init-groups --inh-caps=-all -- "$PYTHON" -S -E -c 'import os, sys

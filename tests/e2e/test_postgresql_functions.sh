@@ -75,7 +75,7 @@ expect_re "$(SQL_USER=app sql "SELECT leasefs.try_lock('app', 't', '1 s')")" '^[
 expect_re "$(SQL_USER=app sql "SELECT count(*) FROM leasefs.ticket")" 'permission denied'
 expect_re "$(SQL_USER=stranger sql "SELECT leasefs.try_lock('app', 't', '1 s')")" 'permission denied'
 
-it "the sessions that leasefs-postgresql(7) shows print what it shows"
+it "the example sessions of leasefs-postgresql(7) print the output that it shows"
 export PGHOST=$POSTGRESQL_SOCKETS PGPORT=$POSTGRESQL_PORT PGUSER=postgres
 mkdir "$TEST_DIR/bin"
 ln -s "$LEASEFS" "$TEST_DIR/bin/leasefs"

@@ -79,7 +79,7 @@ expect_is "$(attribute kept token)" "$kept"
 expect_is "$(attribute flock token)" "$flocked"
 expect_is "$(layers)" 1
 
-it "those that were killed have left nothing"
+it "daemons that were killed have left nothing"
 expect [ ! -e "$TEST_DIR/store/takeover" ]
 expect_is "$(grep -cF " - fuse.leasefs $store " /proc/self/mountinfo)" 1
 expect_is "$(stages | comm -13 "$TEST_DIR/stages" - | grep -v takeover)" ""

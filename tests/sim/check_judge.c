@@ -182,7 +182,7 @@ static uint32_t process_of(const char *word)
     return (uint32_t)number;
 }
 
-/* Of ttl+margin-3s, or 5ttl, or ttl/3. */
+/* The time of a text such as ttl+margin-3s, 5ttl or ttl/3. */
 static int64_t time_of(const char *text)
 {
     static const struct {
@@ -210,7 +210,7 @@ static int64_t time_of(const char *text)
     return sum;
 }
 
-/* Of 4-5, or 4-: to the end. */
+/* The range of bytes of a text such as 4-5, or 4- (to the end). */
 static void range_of(const char *text, int64_t *ret_start, int64_t *ret_end)
 {
     char *dash;
@@ -270,7 +270,7 @@ static void argument(struct judge_call *call, char *word, char **ret_text)
     }
 }
 
-/* PROCESS CALL FILE ARGUMENT…, up to an arrow. */
+/* Does the system call of the words PROCESS CALL FILE ARGUMENT…, which end at an arrow or at the end of the step. */
 static struct named calls(struct world *w, char **words)
 {
     struct judge_call call = {.process = process_of(words[0]), .operation = JUDGE_OPERATIONS};
@@ -300,7 +300,7 @@ static struct named calls(struct world *w, char **words)
     return named;
 }
 
-/* The words behind the arrow; there may be none. */
+/* Gives the judge the answer to the call: the words after the arrow; there may be none. */
 static void answers(struct world *w, struct named call, char **words)
 {
     struct judge_answer answer = {.id = call.call, .when = w->now += JUDGE_MS, .stat = {.uid = 1000, .nlink = 1}};
@@ -364,7 +364,7 @@ static void watches(struct world *w, enum judge_event event, uint32_t process, c
     judge_event(w->judge, w->now, event, process, 0, file ? NULL : word, file ? file->handle : 0);
 }
 
-/* Of one process; false: it is a call. */
+/* Does a step of one process that is no system call.  False: the step is a system call. */
 static bool lives(struct world *w, char **words)
 {
     static const char *const events[] = {

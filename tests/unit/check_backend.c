@@ -1,4 +1,4 @@
-/* What a store reads of a ticket's meta, also of one that another program has written. */
+/* check_backend: how a store reads the meta of a ticket, also of a ticket that another program has written. */
 #include "backend/backend.h"
 #include "tests/support/check_main.h"
 
