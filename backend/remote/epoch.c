@@ -16,6 +16,12 @@ static void epoch_set_timer(struct epoch *e, ev_timer *timer, double after)
 
 /* --- terms --- */
 
+/* A fixed term is not renewed, though its mount looks at the lease once more, when its owner is final. */
+static bool epoch_counts(const struct remote_ticket *t)
+{
+    return t->due_after > 0 && t->ends == CLOCK_NEVER;
+}
+
 /* The longest renewable term that this mount may be granted, or holds; at least its own.  Stops at `enough`. */
 static int64_t epoch_find_longest_term(const struct epoch *e, int64_t enough)
 {
@@ -30,7 +36,7 @@ static int64_t epoch_find_longest_term(const struct epoch *e, int64_t enough)
     }
     g_hash_table_iter_init(&each, e->remote->tickets);
     while (longest < enough && g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
-        if (t->due_after > 0 && t->state != REMOTE_WAITING) {
+        if (epoch_counts(t) && t->state != REMOTE_WAITING) {
             longest = MAX(longest, MIN(t->head.ttl, e->grace_max));
         }
     }
@@ -72,7 +78,7 @@ void epoch_before_request(struct epoch *e, const struct remote_request *request,
     switch (request->procedure) {
     case REMOTE_ACQUIRE:
     case REMOTE_RENEW:
-        if (t->due_after > 0) {
+        if (epoch_counts(t)) {
             epoch_use_term(e, t->head.ttl);
         }
         break;

@@ -141,6 +141,26 @@ START_TEST(long_lock_that_was_released_leaves_the_term_also_where_data_are_lost)
 }
 END_TEST
 
+/* The filesystem is called once more for such a lease, when its owner is final. */
+START_TEST(fixed_term_closes_nothing_for_longer)
+{
+    static const char fixed[] = "1 2 3 4 5 6 7 1"; /* meta; the last number is BACKEND_FIXED */
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, BASE);
+    claim.meta = g_bytes_new_static(fixed, strlen(fixed));
+    struct hosts_record *record = hosts_acquire(2, "L", &claim);
+    g_bytes_unref(claim.meta);
+    record->renews = false;
+    backend_renew(hosts_mount(2), &(struct backend_renewal){.ticket = record->ticket, .ttl = AN_HOUR, .due = 1000}, 1);
+    HOSTS_UNTIL(record->ticket->deadline > clock_now() + 2 * BASE);
+    redis_server_do(hosts_server, "FLUSHALL");
+    HOSTS_UNTIL(is_closed(1));
+    char *line = status_line(1, "grace period: no new lock for ");
+    ck_assert_msg(g_ascii_strtoll(line + strlen("grace period: no new lock for "), NULL, 10) <= 2 * BASE / 1000, "%s",
+                  line);
+    g_free(line);
+}
+END_TEST
+
 START_TEST(holder_that_is_there_keeps_a_long_lock_and_others_are_served_at_once)
 {
     struct hosts_record *record = hosts_get(2, "L", AN_HOUR);
@@ -241,6 +261,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, long_lock_that_was_released_closes_nothing, 0, 2);
     tcase_add_test(tcase, long_lock_that_was_released_leaves_the_term_also_where_data_are_lost);
+    tcase_add_test(tcase, fixed_term_closes_nothing_for_longer);
     tcase_add_test(tcase, holder_that_is_there_keeps_a_long_lock_and_others_are_served_at_once);
     tcase_add_test(tcase, lock_of_a_mount_that_is_away_is_given_to_nobody_until_its_term_is_over);
     tcase_add_test(tcase, mount_that_comes_back_ends_the_grace_period);
