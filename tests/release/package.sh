@@ -229,6 +229,9 @@ try_suite() {
     mkdir -p "$ROOT/etc/systemd/system/multi-user.target.wants"
     ln -s "$(in_root dpkg -L leasefs | grep 'leasefs@\.service$')" \
         "$ROOT/etc/systemd/system/multi-user.target.wants/leasefs@mnt-unit.service"
+    mkdir -p "$ROOT/etc/apparmor.d"
+    in_root ln -s /usr/share/apparmor/extra-profiles/leasefs /etc/apparmor.d/leasefs
+    in_root test -s /etc/apparmor.d/leasefs || die "there is no AppArmor profile"
     hold
     echo BACKEND=memory >"$ROOT/etc/leasefs/mnt-locks.conf"
     in_root apt-get -qq remove -y leasefs >"$ROOT.said" 2>&1
@@ -244,7 +247,7 @@ try_suite() {
 
     say "purge leaves nothing"
     : >"$ROOT/etc/fstab"
-    rmdir "$ROOT/mnt/hand" "$ROOT/mnt/unit" "$GROUP" "$ROOT/etc/systemd/system/multi-user.target.wants" 2>/dev/null || true
+    rmdir "$ROOT/mnt/hand" "$ROOT/mnt/unit" "$ROOT/etc/apparmor.d" "$GROUP" "$ROOT/etc/systemd/system/multi-user.target.wants" 2>/dev/null || true
     in_root dpkg --purge leasefs
     in_root test ! -e /etc/leasefs || die "settings are left"
     rm -rf "$ROOT/usr/bin/systemctl" "$ROOT/run/systemctl.log" "$ROOT/run/systemd"
