@@ -94,6 +94,7 @@ static bool session_read(struct session *s)
     } else {
         s->unmounted = size == 0 || size == -ENODEV;
         s->error = s->unmounted ? 0 : size;
+        ev_io_stop(s->loop, &s->io); /* fs_stop runs the loop until all notifications are sent */
     }
     if (size <= 0 || fuse_session_exited(s->fuse)) {
         ev_break(s->loop, EVBREAK_ALL);

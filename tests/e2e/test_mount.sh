@@ -377,6 +377,26 @@ else
     skip "$name" "no strace"
 fi
 
+name="a daemon whose mount is gone does not poll it while it ends"
+if command -v strace >/dev/null; then
+    it "$name"
+    start env ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" strace -f -qq -o "$TEST_DIR/calls" -e trace=read,writev \
+        -e inject=writev:delay_exit=500 "$LEASEFS" -f memory "$MNT"
+    expect eventually 10 mountpoint -q "$MNT"
+    # the kernel gets a notification for each of a thousand names that end at once, half a millisecond each
+    "$PYTHON" -c '
+import fcntl, os, sys
+files = [open("%s/%d" % (sys.argv[1], i), "w") for i in range(1000)]
+for file in files:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    os.stat(file.name)' "$MNT"
+    umount "$MNT"
+    expect wait "$STARTED"
+    expect_is "$(grep -c 'read(.*ENODEV' "$TEST_DIR/calls")" 1
+else
+    skip "$name" "no strace"
+fi
+
 it "a living mount of another file system is mounted over, and is there again afterwards"
 mount -t tmpfs leasefs-e2e "$MNT"
 : >"$MNT/below"
