@@ -117,8 +117,9 @@ static int main_await_child(pid_t child, int fd)
 /* For the report that the mount answers. */
 struct audience {
     const struct options *options;
-    int waiting; /* the parent's pipe, or NOBODY_WAITS */
-    int manager; /* see sdnotify.h */
+    int waiting;   /* the parent's pipe, or NOBODY_WAITS */
+    bool may_look; /* into other users' processes; later the sandbox has taken the capability */
+    int manager;   /* see sdnotify.h */
     struct ev_loop *loop;
     ev_timer watchdog;
 };
@@ -141,11 +142,31 @@ static void main_start_watchdog(struct audience *audience)
     }
 }
 
+/* The next daemon looks which processes have files of this one's mount open.  Locks in memory end with their daemon.
+ * Only once the mount is there: a mount that fails has one line, the error. */
+static void main_warn_of_blindness(const struct options *options, bool may_look)
+{
+    bool others = options->allow_other || geteuid() == 0;
+    if (strcmp(options->backend, "memory") == 0) {
+        return;
+    }
+    if (!process_first_is_init()) {
+        log_notice(
+            "this daemon is in a pid namespace of its own: when that ends, as with its container, locks end too; "
+            "in the host's pid namespace (hostPID: true, --pid=host) they survive it");
+    }
+    if (others && !may_look) {
+        log_warning("no CAP_SYS_PTRACE: cannot look into the processes of other users: if a daemon is killed, only the "
+                    "process that opened a lock's file keeps the lock");
+    }
+}
+
 /* session_run's `ready`: the caller has waited long enough. */
 static void main_detach(void *arg)
 {
     struct audience *audience = arg;
     int *waiting = &audience->waiting;
+    main_warn_of_blindness(audience->options, audience->may_look);
     if (*waiting == NOBODY_WAITS) {
         const struct options *options = audience->options;
         sdnotify_ready(audience->manager, "%s mounted on %s", options->backend, options->mountpoint);
@@ -205,7 +226,8 @@ static int main_serve_confined(const struct options *options, int waiting, struc
     char error[1024] = "";
     struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
     struct main_store store = {.options = options, .sandbox = {.wanted = options->sandbox, .unmounter = unmounter}};
-    struct audience audience = {.options = options, .waiting = waiting, .manager = -1, .loop = loop};
+    struct audience audience = {
+        .options = options, .waiting = waiting, .may_look = unmounter_may_look(), .manager = -1, .loop = loop};
     struct session_takeover takeover = {.open_store = main_open_store, .arg = &store};
     if (options->foreground || options->takeover) { /* else the manager waits for the parent */
         takeover.manager = audience.manager = sdnotify_open();
@@ -237,29 +259,10 @@ static int main_serve_confined(const struct options *options, int waiting, struc
     return result < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* The next daemon looks which processes have files of this one's mount open.  Locks in memory end with their daemon. */
-static void main_warn_of_blindness(const struct options *options)
-{
-    bool others = options->allow_other || geteuid() == 0;
-    if (strcmp(options->backend, "memory") == 0) {
-        return;
-    }
-    if (!process_first_is_init()) {
-        log_notice(
-            "this daemon is in a pid namespace of its own: when that ends, as with its container, locks end too; "
-            "in the host's pid namespace (hostPID: true, --pid=host) they survive it");
-    }
-    if (others && !unmounter_may_look()) {
-        log_warning("no CAP_SYS_PTRACE: cannot look into the processes of other users: if a daemon is killed, only the "
-                    "process that opened a lock's file keeps the lock");
-    }
-}
-
 /* The process that will unmount is made before there is a store to share. */
 static int main_serve(const struct options *options, int waiting)
 {
     struct unmounter *unmounter = NULL;
-    main_warn_of_blindness(options);
     int result = unmounter_start(options->mountpoint, &unmounter);
     if (result < 0) {
         log_error("cannot start the process that unmounts: %s", g_strerror(-result));

@@ -62,6 +62,7 @@ in_container() { # NAME
 mount_redis allow_other,ttl=4
 in_container one
 expect grep -q "in a pid namespace of its own: when that ends.*hostPID" "$TEST_DIR/one.log"
+expect_is "$("${own_pids[@]}" "$LEASEFS" redis://127.0.0.1:1 "$TEST_DIR/mnt.own" 2>&1 | wc -l)" 1 # a mount that fails has only its error
 expect exists flock
 one=$(attribute flock token)
 end_process "$STARTED"
