@@ -123,8 +123,7 @@ if [ $# -eq 0 ]; then
             lines=("touch /mnt/locks/backup; [ \"\$(${example%$'\n'})\" = vm ]")
             ;;
         *'shared command'*) mapfile -t lines <<<"${example%$'\n'}" ;; # a line each
-        setfattr*) lines=("touch L; $example") ;;
-        getfattr*) lines=("touch L; $example") ;;
+        setfattr* | getfattr* | *--break*) lines=("touch L; $example") ;;
         *) lines=("$example") ;;
         esac
         for line in "${lines[@]}"; do
