@@ -53,8 +53,8 @@ static int queue_set_width(const char *path, uint32_t width)
 static int queue_differs(const char *path, uint32_t is, uint32_t width)
 {
     warnx("%s has the width %" PRIu32 ", not %" PRIu32 ": all who use a queue must agree (its owner changes it with "
-          "setfattr -n user.lease.width -v %" PRIu32 ")",
-          path, is, width, width);
+          "setfattr -n user.lease.width -v %" PRIu32 " %s)",
+          path, is, width, width, path);
     return EX_DATAERR;
 }
 
