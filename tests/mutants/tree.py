@@ -18,6 +18,7 @@ import time
 TOP = os.environ.get("top_srcdir", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 FLAGS = ("-O1 -g0 -Werror=incompatible-pointer-types -Werror=int-conversion -Werror=discarded-qualifiers "
          "-Werror=implicit-function-declaration")
+LINKER = ["-fuse-ld=gold"] if shutil.which("ld.gold") else []  # the quicker one; Debian 13 has it in a package of its own
 FAILED = re.compile(rb"^not ok.*|^seed \d+: .*|.*AddressSanitizer.*", re.M)
 CRASHED = re.compile(rb"signal (6|7|8|11)\b|status 134|AddressSanitizer")
 HUNG = re.compile(rb"timeout expired|signal 27\b")
@@ -162,7 +163,7 @@ class Tree:
             words.append(mutant if word == name else word)
         words[words.index("-o") + 1] = target
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        made = subprocess.run(words + ["-fuse-ld=gold"], cwd=self.root, capture_output=True)
+        made = subprocess.run(words + LINKER, cwd=self.root, capture_output=True)
         return None if made.returncode else target
 
     def run(self, command, timeout, directory, **more):
