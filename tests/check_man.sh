@@ -22,7 +22,7 @@ complain() { # PAGE
         { gsub(/ , Ql /, " ") }
         /^\.(Pq )?(Ql|Dq) [^"]* (,|No|Pa|Va|Cm|Xr|or) [^ ]/ { print page ":" NR ": the quotes hold what follows: " $0 }
         /^\.It .*(Ql|Dq|Pq) [^"]* Ta / { print page ":" NR ": the quotes hold the rest of the row: " $0 }
-        /^\.(Ql|Dq) No / || /(\.It|Ta) (An|At|In) / { print page ":" NR ": a word that is a macro: " $0 }
+        /^\.(Ql|Dq|It) No / || /(\.It|Ta) (An|At|In) / { print page ":" NR ": a word that is a macro: " $0 }
     ' "$1"
     # "see X" leads to a heading that is there
     sed -n 's/.*Sx \([^,]*[^ ,.;:]\).*/\1/p' "$1" | while read -r heading; do
