@@ -118,7 +118,8 @@ static int main_await_child(pid_t child, int fd)
 struct audience {
     const struct options *options;
     int waiting;   /* the parent's pipe, or NOBODY_WAITS */
-    bool may_look; /* into other users' processes; later the sandbox has taken the capability */
+    bool may_look; /* into other users' processes */
+    bool own_pids; /* a pid namespace other than the machine's.  Both are read before the sandbox forbids it */
     int manager;   /* see sdnotify.h */
     struct ev_loop *loop;
     ev_timer watchdog;
@@ -144,18 +145,19 @@ static void main_start_watchdog(struct audience *audience)
 
 /* The next daemon looks which processes have files of this one's mount open.  Locks in memory end with their daemon.
  * Only once the mount is there: a mount that fails has one line, the error. */
-static void main_warn_of_blindness(const struct options *options, bool may_look)
+static void main_warn_of_blindness(const struct audience *audience)
 {
+    const struct options *options = audience->options;
     bool others = options->allow_other || geteuid() == 0;
     if (strcmp(options->backend, "memory") == 0) {
         return;
     }
-    if (!process_first_is_init()) {
+    if (audience->own_pids) {
         log_notice(
             "this daemon is in a pid namespace of its own: when that ends, as with its container, locks end too; "
             "in the host's pid namespace (hostPID: true, --pid=host) they survive it");
     }
-    if (others && !may_look) {
+    if (others && !audience->may_look) {
         log_warning("no CAP_SYS_PTRACE: cannot look into the processes of other users: if a daemon is killed, only the "
                     "process that opened a lock's file keeps the lock");
     }
@@ -166,7 +168,7 @@ static void main_detach(void *arg)
 {
     struct audience *audience = arg;
     int *waiting = &audience->waiting;
-    main_warn_of_blindness(audience->options, audience->may_look);
+    main_warn_of_blindness(audience);
     if (*waiting == NOBODY_WAITS) {
         const struct options *options = audience->options;
         sdnotify_ready(audience->manager, "%s mounted on %s", options->backend, options->mountpoint);
@@ -226,8 +228,12 @@ static int main_serve_confined(const struct options *options, int waiting, struc
     char error[1024] = "";
     struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
     struct main_store store = {.options = options, .sandbox = {.wanted = options->sandbox, .unmounter = unmounter}};
-    struct audience audience = {
-        .options = options, .waiting = waiting, .may_look = unmounter_may_look(), .manager = -1, .loop = loop};
+    struct audience audience = {.options = options,
+                                .waiting = waiting,
+                                .may_look = unmounter_may_look(),
+                                .own_pids = !process_first_is_init(),
+                                .manager = -1,
+                                .loop = loop};
     struct session_takeover takeover = {.open_store = main_open_store, .arg = &store};
     if (options->foreground || options->takeover) { /* else the manager waits for the parent */
         takeover.manager = audience.manager = sdnotify_open();
