@@ -10,12 +10,7 @@
 /* clang-format off */
 const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_ACQUIRE] = {"acquire",
-#include "backend/redis/script/first.inc"
-#include "backend/redis/script/head.inc"
-#include "backend/redis/script/epoch.inc"
-#include "backend/redis/script/claim.inc"
-#include "backend/redis/script/look.inc"
-#include "backend/redis/script/common.inc"
+#include "backend/redis/full_script.h"
 #include "backend/redis/script/acquire.inc"
         , true
     },
@@ -25,21 +20,11 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
         , true
     },
     [REDIS_HEARTBEAT] = {"heartbeat",
-#include "backend/redis/script/first.inc"
-#include "backend/redis/script/head.inc"
-#include "backend/redis/script/epoch.inc"
-#include "backend/redis/script/claim.inc"
-#include "backend/redis/script/look.inc"
-#include "backend/redis/script/common.inc"
+#include "backend/redis/full_script.h"
 #include "backend/redis/script/heartbeat.inc"
     },
     [REDIS_RELEASE] = {"release",
-#include "backend/redis/script/first.inc"
-#include "backend/redis/script/head.inc"
-#include "backend/redis/script/epoch.inc"
-#include "backend/redis/script/claim.inc"
-#include "backend/redis/script/look.inc"
-#include "backend/redis/script/common.inc"
+#include "backend/redis/full_script.h"
 #include "backend/redis/script/release.inc"
     },
     [REDIS_UNCONTENDED_RELEASE] = {"uncontended_release",
@@ -47,12 +32,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/uncontended_release.inc"
     },
     [REDIS_RELEASE_RANGE] = {"release_range",
-#include "backend/redis/script/first.inc"
-#include "backend/redis/script/head.inc"
-#include "backend/redis/script/epoch.inc"
-#include "backend/redis/script/claim.inc"
-#include "backend/redis/script/look.inc"
-#include "backend/redis/script/common.inc"
+#include "backend/redis/full_script.h"
 #include "backend/redis/script/release_range.inc"
     },
     [REDIS_RENEW] = {"renew",
@@ -73,12 +53,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
         , true
     },
     [REDIS_RECLAIM] = {"reclaim",
-#include "backend/redis/script/first.inc"
-#include "backend/redis/script/head.inc"
-#include "backend/redis/script/epoch.inc"
-#include "backend/redis/script/claim.inc"
-#include "backend/redis/script/look.inc"
-#include "backend/redis/script/common.inc"
+#include "backend/redis/full_script.h"
 #include "backend/redis/script/reclaim.inc"
 #include "backend/redis/script/renew.inc"
         , true
@@ -106,22 +81,12 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
         , true
     },
     [REDIS_REVOKE] = {"revoke",
-#include "backend/redis/script/first.inc"
-#include "backend/redis/script/head.inc"
-#include "backend/redis/script/epoch.inc"
-#include "backend/redis/script/claim.inc"
-#include "backend/redis/script/look.inc"
-#include "backend/redis/script/common.inc"
+#include "backend/redis/full_script.h"
 #include "backend/redis/script/revoke.inc"
         , true
     },
     [REDIS_RENAME] = {"rename",
-#include "backend/redis/script/first.inc"
-#include "backend/redis/script/head.inc"
-#include "backend/redis/script/epoch.inc"
-#include "backend/redis/script/claim.inc"
-#include "backend/redis/script/look.inc"
-#include "backend/redis/script/common.inc"
+#include "backend/redis/full_script.h"
 #include "backend/redis/script/rename.inc"
         , true
     },
@@ -148,21 +113,11 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/names.inc"
     },
     [REDIS_DIRECTORY] = {"directory",
-#include "backend/redis/script/first.inc"
-#include "backend/redis/script/head.inc"
-#include "backend/redis/script/epoch.inc"
-#include "backend/redis/script/claim.inc"
-#include "backend/redis/script/look.inc"
-#include "backend/redis/script/common.inc"
+#include "backend/redis/full_script.h"
 #include "backend/redis/script/directory.inc"
     },
     [REDIS_DELAY] = {"delay",
-#include "backend/redis/script/first.inc"
-#include "backend/redis/script/head.inc"
-#include "backend/redis/script/epoch.inc"
-#include "backend/redis/script/claim.inc"
-#include "backend/redis/script/look.inc"
-#include "backend/redis/script/common.inc"
+#include "backend/redis/full_script.h"
 #include "backend/redis/script/delay.inc"
     },
     [REDIS_LEASES] = {"leases",

@@ -15,9 +15,10 @@ TOP = os.path.join(os.path.dirname(os.path.realpath(__file__)), '../..')
 
 def scripts():
     """The files that each script is made of."""
+    full = open(os.path.join(TOP, 'backend/redis/full_script.h')).read()
     for table in 'backend/redis/script.c', 'backend/redlock/script.c':
         with open(os.path.join(TOP, table)) as source:
-            for entry in source.read().split('] = {"')[1:]:
+            for entry in source.read().replace('#include "backend/redis/full_script.h"', full).split('] = {"')[1:]:
                 yield [name + '.lua' for name in re.findall(r'#include "(.*)\.inc"', entry)]
 
 
