@@ -10,7 +10,7 @@
  * convert.c        conversions, the release of byte ranges, and undoing a claim
  * create.c         takes a lock: creates the ticket's node
  * rank.c           grants, queues or refuses a ticket by the nodes before its own
- * query.c          the holder of a name, and the names in a directory
+ * query.c          the holder of a name, the names in a directory, and the mounts
  * directory.c      makes, removes and changes directories
  * session.c        the session: connection, validity, heartbeat
  * watch.c          watches nodes of this mount, and names that others hold
@@ -377,14 +377,11 @@ int check_servers(const struct zookeeper *z, char *error, size_t error_size);
 
 void directory_start(struct remote_request *request);
 
-/* --- mounts.c --- */
-
-void mounts_start(struct remote_request *request);
-
 /* --- query.c --- */
 
 void query_start_about(struct remote_request *request);
 void query_start_list(struct remote_request *request);
+void query_start_mounts(struct remote_request *request);
 /* Describes a ticket from its node; `info` borrows from `data`. */
 void query_describe(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat,
                     struct backend_info *info);

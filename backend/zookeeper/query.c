@@ -1,4 +1,4 @@
-/* query: the holder of a name, and the names in a directory. */
+/* query: the holder of a name, the names in a directory, and the mounts. */
 #include <limits.h>
 #include <string.h>
 
@@ -374,4 +374,63 @@ void query_start_list(struct remote_request *request)
     struct zk_batch *batch = batch_new((struct zookeeper *)request->r, &list, request);
     batch->path = node_path((struct zookeeper *)request->r, request->name);
     batch_start(batch, request->listing->timeout);
+}
+
+/* --- the mounts: each has a session, whose node names its version and host --- */
+
+static void query_add_mount(GString *text, const struct zookeeper *z, const struct zk_reply *reply)
+{
+    gsize size = 0;
+    const char *bytes = reply->data ? g_bytes_get_data(reply->data, &size) : NULL;
+    char *about = g_strndup(bytes, MIN(size, 512)), version[64], host[256];
+    if (reply->rc == ZOK && sscanf(about, "%*u %63s %255s", version, host) == 2) {
+        g_string_append_printf(text, "%s\t%s\t%" G_GINT64_FORMAT "\n", version, host,
+                               MAX(clock_now() - (reply->stat.ctime - z->server_time), 0));
+    }
+    g_free(about);
+}
+
+static void query_on_sessions(struct zk_batch *batch)
+{
+    GString *text = g_string_new(NULL);
+    for (guint i = 0; i < batch->replies->len; i++) {
+        query_add_mount(text, batch->z, batch_reply(batch, i));
+    }
+    struct backend_info info = {.type = BACKEND_DIRECTORY, .content = g_string_free_to_bytes(text)};
+    query_finish(batch, BACKEND_OK, &info);
+    remote_info_clear(&info);
+}
+
+/* The sessions of mounts have names of 16 digits. */
+static void query_on_mounts(struct zk_batch *batch)
+{
+    const struct zk_reply *list = batch_reply(batch, 1);
+    if (list->rc != ZOK) {
+        query_finish(batch, batch_result(batch, list->rc), NULL);
+        return;
+    }
+    for (char **name = list->children; *name; name++) {
+        char *path = strlen(*name) == 16 ? node_child(batch->path, *name) : NULL;
+        if (path) {
+            batch_get(batch, path);
+        }
+        g_free(path);
+    }
+    batch_then(batch, query_on_sessions);
+}
+
+static void query_begin_mounts(struct zk_batch *batch)
+{
+    batch_sync(batch, batch->path);
+    batch_children(batch, batch->path, false);
+    batch_then(batch, query_on_mounts);
+}
+
+void query_start_mounts(struct remote_request *request)
+{
+    static const struct zk_flow ask = {sizeof(struct zk_batch), .begin = query_begin_mounts, .failed = query_failed};
+    struct zookeeper *z = (struct zookeeper *)request->r;
+    struct zk_batch *batch = batch_new(z, &ask, request);
+    batch->path = node_child(z->chroot, ZOOKEEPER_HIDDEN);
+    batch_start(batch, 0);
 }

@@ -347,7 +347,7 @@ uint64_t update_send(struct remote_request *request, struct remote_ticket *t, in
 {
     static void (*const about_names[REMOTE_PROCEDURES])(struct remote_request * request) = {
         [REMOTE_REVOKE] = revoke_start,   [REMOTE_TEST] = query_start_about,   [REMOTE_STAT] = query_start_about,
-        [REMOTE_LIST] = query_start_list, [REMOTE_TICKETS] = query_start_list, [REMOTE_MOUNTS] = mounts_start,
+        [REMOTE_LIST] = query_start_list, [REMOTE_TICKETS] = query_start_list, [REMOTE_MOUNTS] = query_start_mounts,
         [REMOTE_MKDIR] = directory_start, [REMOTE_RMDIR] = directory_start,    [REMOTE_SET_DIRECTORY] = directory_start,
     };
     if (about_names[request->procedure]) {
