@@ -5,26 +5,15 @@
 #include <string.h>
 #include <sys/file.h>
 
-#include "tests/message/wire.h"
+#include "tests/message/wire_fixture.h"
 #include "tests/support/check_main.h"
 
 #define ALICE_FILES 7 /* her lock owner, as the kernel names it */
 #define TO_THE_END INT64_MAX
 
-static struct wire *w;
-static pid_t alice, bob;
-
 static void set_up(void)
 {
-    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE);
-    alice = wire_child(w);
-    bob = wire_child(w);
-    w->pid = alice;
-}
-
-static void tear_down(void)
-{
-    wire_free(w);
+    wire_setup_with(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE);
 }
 
 /* A file with a record lock of alice's. */
@@ -136,7 +125,7 @@ int main(void)
 {
     Suite *suite = suite_create("fs: an answer comes after its effect");
     TCase *cases = tcase_create("all");
-    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_checked_fixture(cases, set_up, wire_teardown);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, unlocking_a_whole_file_waits_for_the_store);
     tcase_add_test(cases, unlocking_a_range_waits_for_the_store);

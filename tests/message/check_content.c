@@ -6,40 +6,12 @@
 #include <sys/stat.h>
 
 #include "fs/hold/quota.h"
-#include "tests/message/wire.h"
+#include "tests/message/wire_fixture.h"
 #include "tests/support/check_main.h"
-
-static struct wire *w;
-static pid_t alice, bob;
 
 static void set_up(void)
 {
-    w = wire_new(BACKEND_CAN_RANGE | BACKEND_SOLE_AUTHORITY);
-    alice = wire_child(w);
-    bob = wire_child(w);
-    w->pid = alice;
-}
-
-static void tear_down(void)
-{
-    wire_free(w);
-}
-
-static void check_content(struct wire_file file, const char *expected)
-{
-    uint64_t read = wire_read(w, file, 0, 1 << 17);
-    ck_assert_int_eq(wire_result(w, read), 0);
-    size_t size;
-    const char *data = wire_data(w, read, &size);
-    ck_assert_uint_eq(size, strlen(expected));
-    ck_assert(size == 0 || memcmp(data, expected, size) == 0); /* of nothing there is no address */
-}
-
-static struct fuse_attr attributes(uint64_t node)
-{
-    uint64_t requested = wire_getattr(w, node);
-    ck_assert_int_eq(wire_result(w, requested), 0);
-    return ((const struct fuse_attr_out *)wire_data(w, requested, NULL))->attr;
+    wire_setup_with(BACKEND_CAN_RANGE | BACKEND_SOLE_AUTHORITY);
 }
 
 static void flock_by(struct wire_file file, int operation)
@@ -352,7 +324,7 @@ int main(void)
     Suite *suite = suite_create("fs: content of several locks");
     TCase *cases = tcase_create("content");
     suite_add_tcase(suite, cases);
-    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_checked_fixture(cases, set_up, wire_teardown);
     tcase_add_test(cases, what_is_written_is_read_whichever_lock_came_first);
     tcase_add_test(cases, content_and_rights_end_with_their_lock);
     tcase_add_test(cases, content_ends_when_another_file_of_the_process_is_closed);

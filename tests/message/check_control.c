@@ -8,25 +8,15 @@
 #include <unistd.h>
 
 #include "fs/control/control.h"
-#include "tests/message/wire.h"
+#include "tests/message/wire_fixture.h"
 #include "tests/support/check_main.h"
 
-static struct wire *w;
-static pid_t alice, bob;
 static uint64_t control; /* the node of .leasefs */
 
 static void set_up(void)
 {
-    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
-    alice = wire_child(w);
-    bob = wire_child(w);
-    w->pid = alice;
+    wire_setup();
     control = wire_node(w, wire_lookup(w, ".leasefs"));
-}
-
-static void tear_down(void)
-{
-    wire_free(w);
 }
 
 static uint64_t node_of(const char *name)
@@ -575,7 +565,7 @@ static Suite *control_suite(void)
     Suite *suite = suite_create("fs control");
     TCase *names = tcase_create("names"), *tables = tcase_create("tables"), *counts = tcase_create("counts");
 
-    tcase_add_checked_fixture(names, set_up, tear_down);
+    tcase_add_checked_fixture(names, set_up, wire_teardown);
     tcase_add_test(names, files_are_found_and_read_only);
     tcase_add_test(names, who_may_read_the_root_may_read_them);
     tcase_add_test(names, nothing_is_made_moved_or_removed_there);
@@ -585,7 +575,7 @@ static Suite *control_suite(void)
     tcase_add_test(names, open_whose_caller_is_gone_is_closed);
     suite_add_tcase(suite, names);
 
-    tcase_add_checked_fixture(tables, set_up, tear_down);
+    tcase_add_checked_fixture(tables, set_up, wire_teardown);
     tcase_set_timeout(tables, 60);
     tcase_add_test(tables, locks_shows_locks_and_their_holders);
     tcase_add_test(tables, fcntl_lock_goes_from_the_table_with_its_last_range);
@@ -597,7 +587,7 @@ static Suite *control_suite(void)
     tcase_add_test(tables, daemon_ends_while_a_table_is_read);
     suite_add_tcase(suite, tables);
 
-    tcase_add_checked_fixture(counts, set_up, tear_down);
+    tcase_add_checked_fixture(counts, set_up, wire_teardown);
     tcase_add_test(counts, ends_are_counted_by_their_reason);
     tcase_add_test(counts, change_of_mode_is_no_new_lock);
     tcase_add_test(counts, requests_are_counted_by_operation_and_answer);

@@ -8,23 +8,12 @@
 
 #include "fs/hold/hold.h"
 #include "fs/hold/quota.h"
-#include "tests/message/wire.h"
+#include "tests/message/wire_fixture.h"
 #include "tests/support/check_main.h"
-
-static struct wire *w;
-static pid_t alice, bob;
 
 static void set_up(void)
 {
-    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_SHARE);
-    alice = wire_child(w);
-    bob = wire_child(w);
-    w->pid = alice;
-}
-
-static void tear_down(void)
-{
-    wire_free(w);
+    wire_setup_with(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_SHARE);
 }
 
 static int set_guard(uint64_t node, const char *value)
@@ -414,7 +403,7 @@ int main(void)
 {
     Suite *suite = suite_create("fs: guards");
     TCase *cases = tcase_create("all");
-    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_checked_fixture(cases, set_up, wire_teardown);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, what_is_broken_is_held_until_its_file_is_closed);
     tcase_add_loop_test(cases, name_is_gone_for_the_kernel_when_the_store_reports_the_end_of_the_guard, 0, 2);

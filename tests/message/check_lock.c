@@ -6,31 +6,8 @@
 #include <sys/file.h>
 #include <sys/xattr.h>
 
-#include "tests/message/wire.h"
+#include "tests/message/wire_fixture.h"
 #include "tests/support/check_main.h"
-
-static struct wire *w;
-static pid_t alice, bob, carol;  /* three unrelated processes */
-static struct wire_file a, b, c; /* L, open for reading, by each of them */
-
-static void set_up(void)
-{
-    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
-    alice = wire_child(w);
-    bob = wire_child(w);
-    carol = wire_child(w);
-    w->pid = alice;
-    a = wire_created(w, "L", O_RDONLY);
-    w->pid = bob;
-    b = wire_created(w, "L", O_RDONLY);
-    w->pid = carol;
-    c = wire_created(w, "L", O_RDONLY);
-}
-
-static void tear_down(void)
-{
-    wire_free(w);
-}
 
 /* --- flock --------------------------------------------------------------------------- */
 
@@ -1311,7 +1288,7 @@ int main(void)
 {
     Suite *suite = suite_create("fs: handle locks");
     TCase *cases = tcase_create("all");
-    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_checked_fixture(cases, wire_setup_files, wire_teardown);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, shared_locks_stand_together_and_exclusive_waits);
     tcase_add_test(cases, conversion_to_exclusive_is_refused_while_another_shares);

@@ -8,67 +8,12 @@
 
 #include "fs/kernel/notify.h"
 #include "fs/kernel/tree.h"
-#include "tests/message/wire.h"
+#include "tests/message/wire_fixture.h"
 #include "tests/support/check_main.h"
-
-static struct wire *w;
-static pid_t alice, bob; /* two unrelated processes */
-
-static void set_up_on(unsigned minor)
-{
-    w = wire_new_on_kernel(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY, minor);
-    alice = wire_child(w);
-    bob = wire_child(w);
-    w->pid = alice;
-}
-
-static void set_up(void)
-{
-    set_up_on(FUSE_KERNEL_MINOR_VERSION);
-}
 
 static void set_up_before_linux_6_2(void)
 {
-    set_up_on(37);
-}
-
-static void tear_down(void)
-{
-    wire_free(w);
-}
-
-static const struct backend_ticket *holder(const char *name)
-{
-    return fake_backend_holder(w->fake, name);
-}
-
-/* A lease of this process, closed. */
-static uint64_t lease_of(pid_t pid, const char *name)
-{
-    pid_t before = w->pid;
-    w->pid = pid;
-    struct wire_file file = wire_created(w, name, O_WRONLY);
-    ck_assert_int_eq(wire_close(w, file), 0);
-    ck_assert_int_eq(holder(name)->kind, BACKEND_LEASE);
-    w->pid = before;
-    return file.node;
-}
-
-static struct fuse_attr attributes(uint64_t node)
-{
-    uint64_t requested = wire_getattr(w, node);
-    ck_assert_int_eq(wire_result(w, requested), 0);
-    return ((const struct fuse_attr_out *)wire_data(w, requested, NULL))->attr;
-}
-
-static void check_content(struct wire_file file, const char *expected)
-{
-    uint64_t read = wire_read(w, file, 0, 1 << 17);
-    ck_assert_int_eq(wire_result(w, read), 0);
-    size_t size;
-    const char *data = wire_data(w, read, &size);
-    ck_assert_uint_eq(size, strlen(expected));
-    ck_assert_mem_eq(data, expected, size);
+    wire_setup_on_kernel(WIRE_LOCAL_FEATURES, 37);
 }
 
 /* Without .leasefs and what is in it. */
@@ -418,7 +363,6 @@ END_TEST
 
 START_TEST(what_the_dead_leave_is_not_replaced)
 {
-    pid_t carol = wire_child(w);
     lease_of(carol, "hers");
     lease_of(alice, "mine");
     wire_advance(w, 2 * SECOND);
@@ -1249,7 +1193,7 @@ int main(void)
 {
     Suite *suite = suite_create("fs: names");
     TCase *cases = tcase_create("all");
-    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_checked_fixture(cases, wire_setup, wire_teardown);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, symbolic_link_is_a_lease_with_its_target);
     tcase_add_test(cases, link_that_has_no_target_any_more_is_stale);
@@ -1305,7 +1249,7 @@ int main(void)
     tcase_add_loop_test(cases, attributes_from_a_listing_are_invalidated_when_they_change, 0, 4);
     suite_add_tcase(suite, cases);
     TCase *old = tcase_create("old");
-    tcase_add_checked_fixture(old, set_up_before_linux_6_2, tear_down);
+    tcase_add_checked_fixture(old, set_up_before_linux_6_2, wire_teardown);
     tcase_add_test(old, answer_waits_for_no_invalidation_before_linux_6_2);
     suite_add_tcase(suite, old);
     return check_main(suite);

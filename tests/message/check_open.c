@@ -5,37 +5,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "tests/message/wire.h"
+#include "tests/message/wire_fixture.h"
 #include "tests/support/check_main.h"
 #include "tests/support/heap.h"
-
-static struct wire *w;
-static pid_t alice, bob, carol; /* three unrelated processes */
-
-static void set_up(void)
-{
-    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
-    alice = wire_child(w);
-    bob = wire_child(w);
-    carol = wire_child(w);
-    w->pid = alice;
-}
-
-static void tear_down(void)
-{
-    wire_free(w);
-}
-
-static const struct backend_ticket *holder(const char *name)
-{
-    return fake_backend_holder(w->fake, name);
-}
-
-/* Has its lease a holder of this kind? */
-static bool held_as(const char *name, enum backend_kind kind)
-{
-    return holder(name) && holder(name)->kind == kind;
-}
 
 /* --- what decides the provisional second ------------------------------------- */
 
@@ -639,7 +611,7 @@ int main(void)
 {
     Suite *suite = suite_create("fs: opening and closing");
     TCase *cases = tcase_create("all");
-    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_checked_fixture(cases, wire_setup, wire_teardown);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, open_for_writing_takes_the_name_provisionally);
     tcase_add_test(cases, open_for_reading_acquires_nothing);

@@ -5,64 +5,20 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "tests/message/wire.h"
+#include "tests/message/wire_fixture.h"
 #include "tests/support/check_main.h"
 
-static struct wire *w;
-static pid_t alice, bob; /* two unrelated processes */
-static pid_t family[2];  /* a parent and its child */
+static pid_t family[2]; /* a parent and its child */
 
 static void set_up(void)
 {
-    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
-    alice = wire_child(w);
-    bob = wire_child(w);
+    wire_setup();
     wire_chain(w, family, G_N_ELEMENTS(family));
-    w->pid = alice;
-}
-
-static void tear_down(void)
-{
-    wire_free(w);
-}
-
-static const struct backend_ticket *holder(const char *name)
-{
-    return fake_backend_holder(w->fake, name);
-}
-
-/* A lease of this process, closed. */
-static uint64_t lease_of(pid_t pid, const char *name)
-{
-    pid_t before = w->pid;
-    w->pid = pid;
-    struct wire_file file = wire_created(w, name, O_WRONLY);
-    ck_assert_int_eq(wire_close(w, file), 0);
-    ck_assert_int_eq(holder(name)->kind, BACKEND_LEASE);
-    w->pid = before;
-    return file.node;
-}
-
-static struct fuse_attr attributes(uint64_t node)
-{
-    uint64_t requested = wire_getattr(w, node);
-    ck_assert_int_eq(wire_result(w, requested), 0);
-    return ((const struct fuse_attr_out *)wire_data(w, requested, NULL))->attr;
 }
 
 static int change_mode(uint64_t node, uint32_t mode)
 {
     return wire_result(w, wire_setattr(w, node, NULL, (struct fuse_setattr_in){.valid = FATTR_MODE, .mode = mode}));
-}
-
-static void check_content(struct wire_file file, const char *expected)
-{
-    uint64_t read = wire_read(w, file, 0, 1 << 17);
-    ck_assert_int_eq(wire_result(w, read), 0);
-    size_t size;
-    const char *data = wire_data(w, read, &size);
-    ck_assert_uint_eq(size, strlen(expected));
-    ck_assert_mem_eq(data, expected, size);
 }
 
 /* --- releasing ------------------------------------------------------------------ */
@@ -993,9 +949,8 @@ START_TEST(lock_that_ends_before_it_is_looked_at_shows_whose_it_was)
     struct wire_file other = _i ? wire_opened(w, node, O_RDONLY) : file; /* a third process has it open */
     be(alice, ALICE, 0666);
     ck_assert_int_eq(wire_close(w, file), 0);
-    be(wire_child(w), CAROL, 0600);
+    be(carol, CAROL, 0600);
     ck_assert_int_eq(wire_result(w, wire_getattr(w, node)), ESTALE);
-    pid_t carol = w->pid;
     file = locked_by(alice, ALICE, 0666);
     be(carol, CAROL, 0600);
     node = wire_node(w, wire_lookup(w, "L"));
@@ -1200,7 +1155,7 @@ int main(void)
 {
     Suite *suite = suite_create("fs: rights and contents");
     TCase *cases = tcase_create("all");
-    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_checked_fixture(cases, set_up, wire_teardown);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, owner_unlinks_its_lease);
     tcase_add_test(cases, stranger_may_not_unlink_root_included);

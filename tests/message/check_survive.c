@@ -11,29 +11,19 @@
 #include "fs/daemon/restart.h"
 #include "fs/hold/meta.h"
 #include "tests/message/fake_openers.h"
-#include "tests/message/wire.h"
+#include "tests/message/wire_fixture.h"
 #include "tests/support/check_main.h"
 
-static struct wire *w;
 static struct openers *openers;
-static pid_t alice, bob, carol; /* three unrelated processes */
 
 enum { INODE = 77 }; /* in the dead mount */
 
 static void set_up(void)
 {
-    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_SHARE | BACKEND_SOLE_AUTHORITY);
+    wire_setup_with(WIRE_LOCAL_FEATURES | BACKEND_CAN_SHARE);
     w->fs->openers = openers = fake_openers_new(w->fs->owners);
     w->fs->device = makedev(0, 50);
-    alice = wire_child(w);
-    bob = wire_child(w);
-    carol = wire_child(w);
     w->pid = bob;
-}
-
-static void tear_down(void)
-{
-    wire_free(w);
 }
 
 /* What a daemon before this one wrote of a handle lock of alice's. */
@@ -727,7 +717,7 @@ static Suite *survive_suite(void)
     Suite *suite = suite_create("survive");
     TCase *cases = tcase_create("survive");
     tcase_set_timeout(cases, 60);
-    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_checked_fixture(cases, set_up, wire_teardown);
     tcase_add_test(cases, lock_stays_until_two_walks_have_seen_nobody_with_its_file);
     tcase_add_test(cases, process_that_cannot_be_looked_into_counts);
     tcase_add_test(cases, lock_is_renewed_meanwhile);

@@ -6,36 +6,8 @@
 #include <sys/stat.h>
 
 #include "fs/daemon/restart.h"
-#include "tests/message/wire.h"
+#include "tests/message/wire_fixture.h"
 #include "tests/support/check_main.h"
-
-static struct wire *w;
-static pid_t alice, bob, carol; /* three unrelated processes */
-
-static void set_up(void)
-{
-    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
-    alice = wire_child(w);
-    bob = wire_child(w);
-    carol = wire_child(w);
-    w->pid = alice;
-}
-
-static void tear_down(void)
-{
-    wire_free(w);
-}
-
-static const struct backend_ticket *holder(const char *name)
-{
-    return fake_backend_holder(w->fake, name);
-}
-
-/* Has its lease a holder of this kind? */
-static bool held_as(const char *name, enum backend_kind kind)
-{
-    return holder(name) && holder(name)->kind == kind;
-}
 
 START_TEST(acquiring_without_the_service_is_enolck)
 {
@@ -499,7 +471,7 @@ START_TEST(mount_that_ends_answers_what_the_store_has_not)
         ck_assert_msg(wire_waits(w, requested[i]), "request %zu does not wait", i);
     }
     wire_end(w);
-    set_up();
+    wire_setup();
 }
 END_TEST
 
@@ -515,7 +487,7 @@ START_TEST(mount_that_ends_lets_go_of_what_it_was_taking_over)
     fake_backend_end(w->fake, "lost", BACKEND_BROKEN);
     wire_turn(w);
     wire_end(w);
-    set_up();
+    wire_setup();
 }
 END_TEST
 
@@ -557,7 +529,7 @@ START_TEST(mount_that_ends_frees_what_ended_during_a_request)
     }
     wire_turn(w);
     wire_end(w);
-    set_up();
+    wire_setup();
 }
 END_TEST
 
@@ -565,7 +537,7 @@ int main(void)
 {
     Suite *suite = suite_create("fs: unknown outcomes");
     TCase *cases = tcase_create("all");
-    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_checked_fixture(cases, wire_setup, wire_teardown);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, acquiring_without_the_service_is_enolck);
     tcase_add_test(cases, looking_up_without_the_service_is_eio_never_enoent);

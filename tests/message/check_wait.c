@@ -8,31 +8,8 @@
 #include "fs/hold/hold.h"
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
-#include "tests/message/wire.h"
+#include "tests/message/wire_fixture.h"
 #include "tests/support/check_main.h"
-
-static struct wire *w;
-static pid_t alice, bob, carol;  /* three unrelated processes */
-static struct wire_file a, b, c; /* L, open for reading, by each of them */
-
-static void set_up(void)
-{
-    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
-    alice = wire_child(w);
-    bob = wire_child(w);
-    carol = wire_child(w);
-    w->pid = alice;
-    a = wire_created(w, "L", O_RDONLY);
-    w->pid = bob;
-    b = wire_created(w, "L", O_RDONLY);
-    w->pid = carol;
-    c = wire_created(w, "L", O_RDONLY);
-}
-
-static void tear_down(void)
-{
-    wire_free(w);
-}
 
 /* --- each order, for each kind of lock ---------------------------------------- */
 
@@ -621,7 +598,7 @@ int main(void)
 {
     Suite *suite = suite_create("fs: waiting");
     TCase *cases = tcase_create("all");
-    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_checked_fixture(cases, wire_setup_files, wire_teardown);
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, each_waiter_is_granted_in_order_of_arrival, 0, KINDS);
     tcase_add_loop_test(cases, each_interrupt_before_the_claim_is_answered_ends_it, 0, KINDS);
