@@ -265,6 +265,23 @@ static int session_mount_at(struct session *s, const char *path, const struct se
     return result < 0 ? result : session_mount_directly(s, path, error, error_size);
 }
 
+/* The daemon would wait for itself if it opened a file below its own mount. */
+static int session_check_needs(const struct options *options, const struct sandbox_policy *policy, char *error,
+                               size_t error_size)
+{
+    const char *path = options->mountpoint;
+    const char *hidden = options->directory && sandbox_is_below(options->directory, path)
+                             ? options->directory
+                             : sandbox_find_below(policy, path);
+    if (!hidden) {
+        return 0;
+    }
+    snprintf(error, error_size,
+             "cannot mount on %s: the mount would hide %s, which the daemon needs: choose another mount point", path,
+             hidden);
+    return -EINVAL;
+}
+
 static int session_mount(struct session *s, const struct options *options, const struct session_takeover *takeover,
                          char *error, size_t error_size)
 {
@@ -339,7 +356,10 @@ int session_run(const struct options *options, struct backend *backend, const st
     s.fs = fs_new(s.loop, backend, options);
     s.fs->ready = ready;
     s.fs->ready_arg = arg;
-    int result = session_mount(&s, options, takeover, error, error_size);
+    int result = takeover ? 0 : session_check_needs(options, &sandbox->policy, error, error_size);
+    if (result == 0) {
+        result = session_mount(&s, options, takeover, error, error_size);
+    }
     if (result == 0 && !backend) {
         s.fs->backend = takeover->open_store(takeover->arg, error, error_size);
         result = s.fs->backend ? 0 : -EIO;

@@ -476,12 +476,13 @@ char *options_help(void)
         const struct mount_option *known = &mount_options[i];
         if (known->help) {
             g_autofree char *word = g_strconcat(known->name, known->argument, NULL);
-            g_string_append_printf(text, "  %-*s%s%s%s\n", HELP_COLUMN - 2, word, known->help,
-                                   known->scope == FOR_LOCAL ? "; not on a server" : "",
-                                   known->scope & FOR_REDIS && !(known->scope & FOR_ZOOKEEPER) &&
-                                           !strstr(known->help, "Redis")
-                                       ? "; Redis only"
-                                       : "");
+            const char *stores =
+                known->scope == FOR_LOCAL                           ? "; not on a server"
+                : known->scope == (FOR_BOTH_REDIS | FOR_POSTGRESQL) ? "; Redis and PostgreSQL only"
+                : known->scope & FOR_REDIS && !(known->scope & FOR_ZOOKEEPER) && !strstr(known->help, "Redis")
+                    ? "; Redis only"
+                    : "";
+            g_string_append_printf(text, "  %-*s%s%s\n", HELP_COLUMN - 2, word, known->help, stores);
         }
     }
     mount_option_list_names(text, "  of mount(8):", OPTION_PASS);

@@ -321,7 +321,10 @@ static int options_parse_flag(struct options_parse *p, int flag, char *const *ar
     case 'N':
         return options_fail(p, "-N %s: use nsenter(1) to mount in another namespace", optarg);
     case ':':
-        return options_fail(p, "-%c needs %s", optopt, optopt == 'o' ? "a list of options" : "an argument");
+        return optopt == 'P' ? options_fail(p, "--protect needs a directory: write --protect DIRECTORY")
+               : optopt == 'S'
+                   ? options_fail(p, "--print-schema needs a store: write --print-schema=postgresql")
+                   : options_fail(p, "-%c needs %s", optopt, optopt == 'o' ? "a list of options" : "an argument");
     default:
         if (optopt) {
             return options_fail(p, "unknown option '-%c': try leasefs --help", optopt);
@@ -376,6 +379,12 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
     g_autofree char *program = g_path_get_basename(argc > 0 ? argv[0] : "leasefs");
     p.is_helper = g_str_has_prefix(program, "mount.");
     int result = options_parse_flags(&p, argc, argv);
+    if (result == 0 && (options->protect || options->print_schema) && argc > optind) {
+        return options_fail(&p,
+                            "'%s' is one argument too many: usage is leasefs --protect DIRECTORY, or leasefs "
+                            "--print-schema=postgresql[:NAME]",
+                            argv[optind]);
+    }
     if (result < 0 || options->show_help || options->show_version || options->print_schema || options->protect) {
         return result;
     }

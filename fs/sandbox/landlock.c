@@ -15,6 +15,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -87,29 +89,67 @@ static int landlock_allow_path(int ruleset, uint64_t known, const char *path, ui
     return result < 0 ? -error : 0;
 }
 
-/* Where host names are looked up, with the modules that do it; not every system
- * has each of them. */
-static int landlock_allow_resolver(int ruleset, uint64_t known)
+/* A path that the daemon may still open. */
+struct landlock_path {
+    const char *path;
+    uint64_t allowed;
+    bool optional; /* not every system has it */
+};
+
+/* Where host names are looked up, with the modules that do it. */
+static const char *const landlock_resolver[] = {
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/share/ca-certificates",
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager",
+};
+
+#define LANDLOCK_PATHS_MAX (3 + G_N_ELEMENTS(landlock_resolver) + SANDBOX_FILES_MAX)
+
+static size_t landlock_list_paths(const struct sandbox_policy *policy, struct landlock_path ret[LANDLOCK_PATHS_MAX])
 {
-    static const char *const paths[] = {
-        "/etc",
-        "/lib",
-        "/lib64",
-        "/usr/lib",
-        "/usr/lib64",
-        "/usr/share/ca-certificates",
-        "/run/systemd/resolve",
-        "/run/resolvconf",
-        "/run/NetworkManager",
-    };
-    int result = 0;
-    for (size_t i = 0; result == 0 && i < G_N_ELEMENTS(paths); i++) {
-        result = landlock_allow_path(ruleset, known, paths[i], LANDLOCK_READ);
-        if (result == -ENOENT) {
-            result = 0;
+    size_t count = 0;
+    ret[count++] = (struct landlock_path){"/proc", LANDLOCK_READ, false};
+    ret[count++] = (struct landlock_path){"/dev/null", LANDLOCK_FILE_RIGHTS, false};
+    if (policy->directory) {
+        ret[count++] = (struct landlock_path){policy->directory, LANDLOCK_STORE, false};
+    }
+    for (size_t i = 0; sandbox_has_network(policy->servers) && i < G_N_ELEMENTS(landlock_resolver); i++) {
+        ret[count++] = (struct landlock_path){landlock_resolver[i], LANDLOCK_READ, true};
+    }
+    for (size_t i = 0; i < policy->file_count; i++) {
+        ret[count++] = (struct landlock_path){policy->files[i], LANDLOCK_READ, false};
+    }
+    return count;
+}
+
+bool sandbox_is_below(const char *path, const char *directory)
+{
+    char *real = realpath(path, NULL);
+    size_t length = strlen(directory);
+    bool below = real && strncmp(real, directory, length) == 0 &&
+                 (directory[length - 1] == '/' || real[length] == '/' || !real[length]);
+    free(real);
+    return below;
+}
+
+const char *sandbox_find_below(const struct sandbox_policy *policy, const char *directory)
+{
+    struct sandbox_policy all = *policy;
+    struct landlock_path paths[LANDLOCK_PATHS_MAX];
+    all.servers = SANDBOX_ALL_SERVERS; /* libc reads some files of /etc for any store, such as that of the time zone */
+    size_t count = landlock_list_paths(&all, paths);
+    for (size_t i = 0; i < count; i++) {
+        if (sandbox_is_below(paths[i].path, directory)) {
+            return paths[i].path;
         }
     }
-    return result;
+    return NULL;
 }
 
 static int landlock_allow_port(int ruleset, uint16_t port)
@@ -120,18 +160,14 @@ static int landlock_allow_port(int ruleset, uint16_t port)
 
 static int landlock_allow(int ruleset, const struct landlock_handled *handled, const struct sandbox_policy *policy)
 {
-    int result = landlock_allow_path(ruleset, handled->files, "/proc", LANDLOCK_READ);
-    if (result == 0) {
-        result = landlock_allow_path(ruleset, handled->files, "/dev/null", LANDLOCK_FILE_RIGHTS);
-    }
-    if (result == 0 && policy->directory) {
-        result = landlock_allow_path(ruleset, handled->files, policy->directory, LANDLOCK_STORE);
-    }
-    if (result == 0 && sandbox_has_network(policy->servers)) {
-        result = landlock_allow_resolver(ruleset, handled->files);
-    }
-    for (size_t i = 0; result == 0 && i < policy->file_count; i++) {
-        result = landlock_allow_path(ruleset, handled->files, policy->files[i], LANDLOCK_READ);
+    struct landlock_path paths[LANDLOCK_PATHS_MAX];
+    size_t count = landlock_list_paths(policy, paths);
+    int result = 0;
+    for (size_t i = 0; result == 0 && i < count; i++) {
+        result = landlock_allow_path(ruleset, handled->files, paths[i].path, paths[i].allowed);
+        if (result == -ENOENT && paths[i].optional) {
+            result = 0;
+        }
     }
     if (handled->net & LANDLOCK_CONNECT_TCP && sandbox_has_network(policy->servers)) {
         for (size_t i = 0; result == 0 && i < policy->port_count; i++) {

@@ -62,6 +62,11 @@ struct sandbox {
  * their rights.  0, or -errno with one line in `error`; part of the rights may be given up then. */
 int sandbox_apply(const struct sandbox_policy *policy, struct sandbox *ret_sandbox, char *error, size_t error_size);
 
+/* The first file that the confined daemon needs and that is at or below `directory`, an absolute path without symbolic
+ * links; NULL: none.  A mount there would hide that file, and the daemon would wait for itself when it opens it. */
+const char *sandbox_find_below(const struct sandbox_policy *policy, const char *directory);
+bool sandbox_is_below(const char *path, const char *directory);
+
 /* --- its parts ------------------------------------------------------------------- */
 
 /* The version of Landlock that was applied; 0: the kernel has none; or -errno. */

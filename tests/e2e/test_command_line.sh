@@ -82,6 +82,16 @@ refuses "json is for --version" --json memory "$MNT"
 refuses "too many" memory "$MNT" extra
 refuses "-x" -x memory "$MNT"
 
+it "an argument that is missing, or is one too many, is one line that names the option"
+refuses "--protect needs a directory" --protect
+refuses "--print-schema needs a store" --print-schema
+refuses "one argument too many: usage is leasefs --protect" --protect "$MNT" "$MNT"
+refuses "one argument too many" --print-schema=postgresql "$MNT"
+
+it "--help says for which stores an option is"
+expect grep -q '^  grace=.*; Redis and PostgreSQL only$' "$TEST_DIR/help"
+expect grep -q '^  wait=.*; Redis only$' "$TEST_DIR/help"
+
 it "a wrong option is one line that names it"
 refuses "nosuchoption" -o nosuchoption memory "$MNT"
 refuses "ttl" -o ttl=soon memory "$MNT"
@@ -134,6 +144,13 @@ refuses "$TEST_DIR/file" memory "$TEST_DIR/file"
 
 it "a store directory that cannot be made is one line that names it"
 refuses "$TEST_DIR/file/below" "local:$TEST_DIR/file/below" "$MNT"
+
+it "a mount that would hide its own store is one line that names both, and does not wait for itself"
+refuses "would hide $MNT/store" "local:$MNT/store" "$MNT"
+ln -s "$MNT" "$TEST_DIR/link"
+refuses "would hide $TEST_DIR/link/store" -f "local:$TEST_DIR/link/store" "$MNT"
+refuses "would hide" -o "background,state=$MNT" zookeeper://127.0.0.1:1/locks "$MNT"
+rm -r "${MNT:?}"/*
 
 it "a store in a directory that is missing is one line that names that and the command that makes it; nothing is made"
 refuses "mkdir -p $TEST_DIR/tpyo" "local:$TEST_DIR/tpyo/store" "$MNT"

@@ -294,6 +294,25 @@ START_TEST(store_that_is_not_there_is_reported)
 }
 END_TEST
 
+/* A daemon that opens a file below its own mount waits for itself. */
+START_TEST(files_that_a_mount_would_hide_are_found)
+{
+    char *below = g_build_filename(store, "file", NULL);
+    policy.files[policy.file_count++] = below;
+    ck_assert_str_eq(sandbox_find_below(&policy, "/"), "/proc");
+    ck_assert_str_eq(sandbox_find_below(&policy, "/proc"), "/proc");
+    ck_assert_str_eq(sandbox_find_below(&policy, "/dev"), "/dev/null");
+    ck_assert_str_eq(sandbox_find_below(&policy, "/etc"), "/etc"); /* for a local store, too */
+    ck_assert_str_eq(sandbox_find_below(&policy, store), store);
+    policy.directory = NULL;
+    ck_assert_str_eq(sandbox_find_below(&policy, store), below);
+    ck_assert_ptr_null(sandbox_find_below(&policy, outside));
+    ck_assert_ptr_null(sandbox_find_below(&policy, "/pro"));
+    ck_assert_ptr_null(sandbox_find_below(&policy, "/proc/1"));
+    g_free(below);
+}
+END_TEST
+
 START_TEST(rules_that_the_kernel_refuses_are_an_error)
 {
     enum { LAYERS = 16 }; /* that the kernel stacks at most */
@@ -757,6 +776,7 @@ int main(void)
     tcase_add_test(use, assertion_that_fails_still_ends_it);
     tcase_add_test(use, server_is_reached_by_name_on_its_port);
     tcase_add_test(use, servers_that_move_are_reached_on_any_port);
+    tcase_add_test(use, files_that_a_mount_would_hide_are_found);
     tcase_add_loop_test(use, file_of_the_store_is_read_written_made_and_removed, 0, G_N_ELEMENTS(attempts));
 
     char *landlock = part("Landlock"), *seccomp = part("seccomp");
