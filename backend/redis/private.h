@@ -51,6 +51,7 @@ struct redis {
     GPtrArray *warnings; /* about INFO, when the server came up last */
     bool warned;         /* the warnings of the first time are logged, by the preflight or here */
     clock_ms complained; /* when the last error was logged */
+    clock_ms full;       /* when the server last refused something for lack of memory; 0: never */
     unsigned probing;    /* pending requests that look for the side key of a wrong type */
     struct epoch epoch;
     unsigned wait;                   /* replicas that must confirm a grant */

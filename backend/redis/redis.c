@@ -163,6 +163,9 @@ static void redis_status(struct remote *remote, struct backend_status *status)
     for (guint i = 0; i < r->warnings->len; i++) {
         g_ptr_array_add(status->warnings, g_strdup(r->warnings->pdata[i]));
     }
+    if (r->full && clock_now() - r->full < REDIS_FULL_SHOWN) {
+        g_ptr_array_add(status->warnings, g_strdup(REDIS_FULL));
+    }
     if (redis_conn_place(r->conn)) {
         g_ptr_array_add(status->details, g_strdup_printf("master: %s", redis_conn_place(r->conn)));
     }

@@ -11,6 +11,11 @@
 #include "backend/backend.h"
 #include "backend/redis/conn/conn.h"
 
+/* A server at its maxmemory with the policy noeviction, and for how many ms after a refusal the status says so. */
+#define REDIS_FULL                                                                                                     \
+    "the server's memory is full (maxmemory): new locks are refused until there is room, and what is held is renewed " \
+    "and released as before: raise maxmemory"
+#define REDIS_FULL_SHOWN 60000
 #define REDIS_KEY_DEFAULT "{n}"
 #define REDIS_FORMAT 1 /* see backend/format.h */
 

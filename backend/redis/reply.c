@@ -157,10 +157,12 @@ enum backend_result redis_failure(struct redis *r, const struct redis_answer *an
         reply_find_wrong_type(r, answer);
         return BACKEND_DAMAGED;
     }
-    reply_complain(r, "refuses", answer, error);
     if (strstr(error, "OOM ")) {
+        r->full = clock_now();
+        reply_complain(r, "refuses a lock", answer, REDIS_FULL);
         return BACKEND_FULL;
     }
+    reply_complain(r, "refuses", answer, error);
     return strstr(error, " user_script:") ? BACKEND_DAMAGED : BACKEND_UNREACHABLE; /* an error of Lua's own */
 }
 

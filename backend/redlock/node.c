@@ -18,6 +18,11 @@ int64_t redlock_node_hold_off(clock_ms now, clock_ms born, int64_t term)
     return MAX(born + term + term / 100 + 2 + SLACK - now, 0);
 }
 
+bool redlock_node_is_full(const struct redlock_node *node)
+{
+    return node->full && clock_now() - node->full < REDIS_FULL_SHOWN;
+}
+
 int64_t redlock_node_held_off(const struct redlock_node *node)
 {
     int64_t term = node->r->grace ? node->r->grace : node->r->longest;

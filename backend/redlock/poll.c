@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/log.h"
 #include "backend/redlock/private.h"
 
 /* --- requests --- */
@@ -161,8 +162,13 @@ static void poll_take(struct redlock_ballot *ballot, const struct redis_answer *
     ballot->id = 0;
     ballot->sent = answer->sent;
     ballot->repeated = answer->repeated;
-    ballot->held_off = redlock_node_held_off(&ballot->poll->r->nodes[ballot - ballot->poll->ballots]) > 0;
+    struct redlock_node *node = &ballot->poll->r->nodes[ballot - ballot->poll->ballots];
+    ballot->held_off = redlock_node_held_off(node) > 0;
     if (answer->outcome == REMOTE_REFUSED && strstr(reply->str, "OOM ")) {
+        if (!redlock_node_is_full(node)) {
+            log_error("the Redis server %s: %s", node->where, REDIS_FULL);
+        }
+        node->full = clock_now();
         ballot->words = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
         g_ptr_array_add(ballot->words, g_bytes_new_static("full", strlen("full")));
     } else if (answer->outcome == REMOTE_ANSWERED && reply->type == REDIS_REPLY_ARRAY) {

@@ -46,6 +46,7 @@ struct redlock_node {
     clock_ms born;    /* the latest time at which it can have started */
     clock_ms greeted; /* when it last reported its start */
     clock_ms changed; /* when it came up or went down */
+    clock_ms full;    /* when it last refused something for lack of memory; 0: never */
     bool lasting;     /* it writes each change to its disk before it answers */
     GPtrArray *warnings;
 };
@@ -104,6 +105,7 @@ void redlock_node_up(struct redlock_node *node);
 bool redlock_node_is_up(const struct redlock_node *node);
 /* ms for which its vote does not count, because it started so recently that it may have lost locks; 0: it counts. */
 int64_t redlock_node_held_off(const struct redlock_node *node);
+bool redlock_node_is_full(const struct redlock_node *node); /* it was of late */
 /* Updates the argument of all scripts, repeated ones too, that says whether the server is held off. */
 void redlock_node_stamp(struct redlock_node *node);
 /* ms for which a server that started at `born` is held off, with terms of at most `term`. */

@@ -187,6 +187,9 @@ static void redlock_status(struct remote *remote, struct backend_status *status)
             g_ptr_array_add(status->warnings,
                             g_strdup_printf("%s: %s", node->where, (const char *)node->warnings->pdata[k]));
         }
+        if (redlock_node_is_full(node)) {
+            g_ptr_array_add(status->warnings, g_strdup_printf("%s: %s", node->where, REDIS_FULL));
+        }
         g_free(state);
     }
     g_ptr_array_add(status->details, g_strdup("order: unfair"));

@@ -116,6 +116,19 @@ mount_redis
 expect_is "$(grep warning "$LOG" | grep -v 'built with sanitizers')" "" warnings
 unmount "$MNT"
 
+it "a server whose memory is full refuses new locks, keeps those that are held, and the log and the status say so"
+mount_redis
+expect touch "$MNT/before"
+redis_cli CONFIG SET maxmemory 1 >/dev/null
+expect_is "$(touch "$MNT/full" 2>&1)" "*No space left on device"
+expect eventually 5 grep -q 'error: .*refuses a lock.*memory is full (maxmemory)' "$LOG"
+expect grep -q '^warning: .*memory is full (maxmemory)' "$MNT/.leasefs/status"
+expect rm "$MNT/before"
+redis_cli CONFIG SET maxmemory 100mb >/dev/null
+expect touch "$MNT/full"
+expect rm "$MNT/full"
+unmount "$MNT"
+
 # cycles MOUNTPOINT N: takes a lock and gives it back N times.
 cycles() {
     "$PYTHON" -S -E -c 'import os, sys

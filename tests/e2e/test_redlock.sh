@@ -124,6 +124,17 @@ says B 'record(g, "SETLK", "WRLCK", 20, 10)' ok
 says B 'close(g)' ok
 says A 'close(f)' ok
 
+limit() { redis_cli CONFIG SET maxmemory "$limit" >/dev/null; }
+it "three whose memory is full grant nothing new, keep what is held, and the log and the status name them"
+says A 'acquire("before")' ok
+limit=1 each limit 0 1 2
+says A 'acquire("full")' ENOSPC
+expect eventually 5 grep -q "error: the Redis server 127.0.0.1:${redis_ports[0]}: the server's memory is full" "$LOG_A"
+expect grep -q "^warning: 127.0.0.1:${redis_ports[1]}: the server's memory is full" "$MOUNT_A/.leasefs/status"
+says A 'rm("before")' ok
+limit=0 each limit 0 1 2
+locks_work full
+
 it "any two may be killed: what is held stays held, and locks go round; back and empty they are given it again"
 says A 'h = op("held", "RDWR|CREAT"); flock(h, "EX")' ok
 token=$(attribute held token)
