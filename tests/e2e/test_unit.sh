@@ -75,6 +75,12 @@ bounding() {
     echo "$set"
 }
 
+it "it is started when the network is up, and after a server on the same host"
+expect grep -qx 'Wants=network-online.target' "$UNIT" # else nothing waits for the network at boot
+for name in network-online.target redis-server.service redis.service postgresql.service zookeeper.service; do
+    expect grep -q "^After=.*\b$name\b" "$UNIT"
+done
+
 it "systemd-analyze verify has nothing to say"
 ln -s "leasefs@.service" "$TEST_DIR/units/leasefs@mnt-locks.service"
 expect_is "$(systemd-analyze verify --man=no "$TEST_DIR/units/leasefs@mnt-locks.service" 2>&1)" ""
