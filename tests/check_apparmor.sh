@@ -1,6 +1,6 @@
 #!/bin/sh
 # share/apparmor/leasefs, the AppArmor profile: it names each path that is fixed in the source, and apparmor_parser, where it
-# is installed, takes it with the abstractions of this system.
+# is installed, takes it with the abstractions of this system.  make check-apparmor shows what the profile allows.
 set -eu
 cd "${top_srcdir:-$(dirname "$0")/..}"
 

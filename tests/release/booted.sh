@@ -1,11 +1,8 @@
 #!/bin/bash
 # booted.sh: what holds on a booted system, told on its console, each line after "@@ ".  Run there by systemd, on the
 # system that boot.sh has made; ends with a reboot, and after that with the end.
-exec > >(sed -u 's/^/@@ /' >/dev/console) 2>&1
-# systemd's services have neither
-export HOME=/root LEASEFS=/usr/bin/leasefs STRESS_PROGRAMS=/root/leasefs E2E_LIMIT=1500 E2E_SLACK=5000
-# shellcheck source=../e2e/lib.sh
-. /root/leasefs/tests/e2e/lib.sh
+# shellcheck source=system.sh
+. /root/leasefs/tests/release/system.sh
 STATE=/root/booted
 UNIT=leasefs@mnt-unit.service
 
@@ -31,12 +28,7 @@ if [ -e "$STATE" ]; then
     it "the shutdown before it ended the daemons with their mounts, in good order"
     expect_is "$(journalctl -b -1 -u $UNIT -o cat | tail -3)" "*Deactivated successfully.*Stopped leasefs@mnt-unit.service*"
     expect_is "$(journalctl -b -1 -o cat | grep -E 'mnt-[a-z]+.mount: (Failed|Mount process|Unmounting timed out)' | grep -v mnt-away)" ""
-    end_case
-    printf '1..%d\ndone\n' "$cases"
-    sleep 1 # for the console
-    systemctl --no-block poweroff
-    finished=yes
-    exit
+    end_system poweroff
 fi
 : >"$STATE"
 
@@ -167,15 +159,7 @@ it "the kernel has nothing to say: no other system call of ours was refused, not
 expect_is "$(journalctl -b -k -o cat | grep -iE 'type=1326|segfault|leasefs.*(trap|general protection)|hung task' | grep -v 'syscall=41 ')" ""
 
 while read -r name; do
-    it "tests/e2e/test_$name.sh, here"
-    if LC_ALL=C bash "/root/leasefs/tests/e2e/test_$name.sh" >"$TEST_DIR/said" 2>&1 </dev/null; then
-        pass
-        say "$(grep -c '^ok' "$TEST_DIR/said") cases passed, $(grep -c '^ok.*# SKIP' "$TEST_DIR/said") skipped"
-        grep -E '^(ok .*|1\.\.0 )# SKIP' "$TEST_DIR/said" | sed 's/^/# /'
-    else
-        fail "status $?"
-        grep -B6 -E '^(not ok|Bail)' "$TEST_DIR/said" | sed 's/^/# /'
-    fi
+    run_test "$name"
 done < <(cat /root/leasefs/to-run 2>/dev/null)
 
 it "two leases for after the reboot"
@@ -185,9 +169,4 @@ MNT=/mnt/unit
 expect touch /mnt/unit/term
 expect setfattr -n user.lease.ttl -v 10m /mnt/unit/term
 pause 1.3
-end_case
-printf '1..%d\ndone\n' "$cases"
-sleep 1
-systemctl --no-block reboot
-finished=yes
-exit
+end_system reboot

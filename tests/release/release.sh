@@ -96,6 +96,58 @@ make_root() { # PACKAGE…
     [ $# -eq 0 ] || quietly "$SCRATCH/root.log" in_root apt-get -qq install -y --no-install-recommends "$@"
 }
 
+# Installs the package and its tests in $ROOT, which is to boot: this script of tests/release runs when it is up.
+install_bootable() { # SCRIPT
+    cp "$SCRATCH"/leasefs_*.deb "$ROOT/leasefs.deb"
+    quietly "$SCRATCH/root.log" in_root apt-get -qq install -y --no-install-recommends ./leasefs.deb
+    rm "$ROOT/leasefs.deb" "$ROOT/usr/sbin/policy-rc.d"
+    mkdir -p "$ROOT/root/leasefs" "$ROOT/var/log/journal"
+    tar -c -C "$SCRATCH/leasefs" --exclude='*.o' --exclude='*.a' --exclude=./debian/leasefs . | tar -x -C "$ROOT/root/leasefs"
+    echo leasefs-boot >"$ROOT/etc/hostname"
+    printf '127.0.0.1 localhost leasefs-boot\n' >"$ROOT/etc/hosts"
+    cat >"$ROOT/etc/systemd/system/booted.service" <<UNIT
+[Service]
+Type=simple
+ExecStart=/root/leasefs/tests/release/$1
+[Install]
+WantedBy=multi-user.target
+UNIT
+    in_root systemctl enable booted
+}
+
+make_disk() {
+    umount "$ROOT/proc"
+    rm -rf "$ROOT"/var/cache/apt/archives/*.deb "$ROOT"/var/lib/apt/lists/*
+    cp "$ROOT"/boot/vmlinuz-* "$SCRATCH/kernel"
+    cp "$ROOT"/boot/initrd.img-* "$SCRATCH/initrd"
+    quietly "$SCRATCH/disk.log" mke2fs -t ext4 -d "$ROOT" "$SCRATCH/disk" 8G
+}
+
+# What it prints, but for the kernel's lines and systemd's: ours begin with "@ ".
+boot() { # NAME [OPTION-OF-QEMU… -- KERNEL-ARGUMENT…]
+    local name=$1 options=()
+    shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    # The clock of an emulated processor goes with its instructions, so that it is never too slow for what tests say of time.
+    # While the guest sleeps, its clock jumps to its next timer.
+    local processor=(-accel tcg -icount shift=2,sleep=off -rtc clock=vm -smp 1 -cpu max)
+    # In a virtual machine KVM may not be allowed to set what -cpu max says of the processor's faults.
+    [ -z "${BOOT_ACCEL:-}" ] || processor=(-accel "$BOOT_ACCEL" -smp 2 -cpu max,-arch-capabilities)
+    say "boot ($name)"
+    timeout -s KILL 9000 qemu-system-x86_64 "${processor[@]}" "${options[@]}" -m 1024 -display none -monitor none -nic none -no-reboot \
+        -serial stdio -drive "file=$SCRATCH/disk,format=raw,if=virtio,cache=unsafe" -kernel "$SCRATCH/kernel" -initrd "$SCRATCH/initrd" \
+        -append "root=/dev/vda rw console=ttyS0 panic=-1 quiet ${*:2}" </dev/null 2>&1 | tee "$SCRATCH/console.$name" |
+        sed -u -n 's/\r*$//; s/^.*@@ //p'
+    grep -q '@@ done' "$SCRATCH/console.$name" || {
+        tail -40 "$SCRATCH/console.$name"
+        die "it did not come to its end"
+    }
+    ! grep -q '@@ not ok\|@@ Bail out' "$SCRATCH/console.$name" || die "what failed is above"
+}
+
 # release TOOL… -- ARGUMENT…: runs inside(), with what the script was called with.
 release() {
     local tool
