@@ -10,13 +10,14 @@
 #include "backend/log.h"
 #include "backend/postgresql/private.h"
 
-#define LINK_RETRY_MIN 0.05  /* s between connection attempts, */
-#define LINK_RETRY_MAX 1.0   /* twice as long each time */
-#define LINK_TICK 0.05       /* s between checks of timeouts */
-#define LINK_AGAIN 20        /* ms until a rolled-back call is repeated, */
-#define LINK_AGAIN_MAX 200   /* later each time if it waits for its name */
-#define LINK_BLOCKED 1000    /* ms of waiting for a name until the log says who blocks */
-#define LINK_LOG_EVERY 10000 /* ms between two lines about one kind of error */
+#define LINK_RETRY_MIN 0.05      /* s between connection attempts, */
+#define LINK_RETRY_MAX 1.0       /* twice as long each time */
+#define LINK_TICK 0.05           /* s between checks of timeouts */
+#define LINK_AGAIN 20            /* ms until a rolled-back call is repeated, */
+#define LINK_AGAIN_MAX 200       /* later each time if it waits for its name */
+#define LINK_BLOCKED 1000        /* ms of waiting for a name until the log says who blocks */
+#define LINK_REFUSAL_SHOWN 60000 /* ms for which the status has it */
+#define LINK_LOG_EVERY 10000     /* ms between two lines about one kind of error */
 
 struct pq_link {
     struct pq_target target;
@@ -44,6 +45,8 @@ struct pq_link {
     clock_ms logged;     /* when the log named last who blocks */
     clock_ms refused_at; /* when it named a refusal last, */
     char refused[8];     /* and its SQLSTATE */
+    clock_ms refusal_at; /* when the server refused a request last, */
+    char refusal[1024];  /* and how the log would say so; "": never */
     struct pq_counts counts;
 };
 
@@ -198,20 +201,22 @@ static void link_on_blocked(struct pq_link *link, struct pq_call *call)
 
 static void link_log_error(struct pq_link *link, const PGresult *rows)
 {
-    char text[1024];
+    char text[900];
     const char *message = PQresultErrorField(rows, PG_DIAG_MESSAGE_PRIMARY),
                *state = PQresultErrorField(rows, PG_DIAG_SQLSTATE);
     state = state ? state : "none";
     if (link->older && (strcmp(state, "42883") == 0 || strcmp(state, "26000") == 0)) {
         return; /* the schema lacks the function, so its statement cannot be prepared either; the log has a warning */
     }
+    log_escape(text, sizeof text, message ? message : "it does not say why");
+    snprintf(link->refusal, sizeof link->refusal, "the server refuses a request: %s (SQLSTATE %s)", text, state);
+    link->refusal_at = clock_now();
     if (strcmp(link->refused, state) == 0 && clock_now() - link->refused_at < LINK_LOG_EVERY) {
         return;
     }
     g_strlcpy(link->refused, state, sizeof link->refused);
     link->refused_at = clock_now();
-    log_warning("%s: the server refuses a request: %s (SQLSTATE %s)", link->address,
-                log_escape(text, sizeof text, message ? message : "it does not say why"), state);
+    log_warning("%s: the server refuses a request: %s (SQLSTATE %s)", link->address, text, state);
 }
 
 /* The transaction of a call was rolled back.  True: the call will be repeated. */
@@ -558,6 +563,11 @@ bool pq_link_is_entering(const struct pq_link *link)
 struct pq_counts pq_link_counts(const struct pq_link *link)
 {
     return link->counts;
+}
+
+const char *pq_link_refusal(const struct pq_link *link)
+{
+    return *link->refusal && clock_now() - link->refusal_at < LINK_REFUSAL_SHOWN ? link->refusal : NULL;
 }
 
 const char *pq_link_error(const struct pq_link *link)

@@ -225,6 +225,9 @@ static void postgresql_status(struct remote *r, struct backend_status *status)
     for (guint i = 0; i < warnings->len; i++) {
         g_ptr_array_add(status->warnings, g_strdup(warnings->pdata[i]));
     }
+    if (pq_link_refusal(p->link)) {
+        g_ptr_array_add(status->warnings, g_strdup(pq_link_refusal(p->link)));
+    }
     epoch_fill_status(&p->epoch, status);
     g_ptr_array_add(status->details, g_strdup_printf("channel: leasefs_%s", p->mount));
 }

@@ -250,7 +250,8 @@ uint64_t pq_link_send(struct pq_link *link, enum pq_function function, struct pq
 /* Cancels a call: it is not sent or repeated, and not answered. */
 void pq_link_forget(struct pq_link *link, uint64_t id);
 struct pq_counts pq_link_counts(const struct pq_link *link);
-const char *pq_link_error(const struct pq_link *link); /* "": it is up */
+const char *pq_link_error(const struct pq_link *link);   /* "": it is up */
+const char *pq_link_refusal(const struct pq_link *link); /* of the last minute; NULL: none */
 const char *pq_link_address(const struct pq_link *link);
 const GPtrArray *pq_link_warnings(const struct pq_link *link);
 

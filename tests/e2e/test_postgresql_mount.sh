@@ -303,6 +303,7 @@ expect touch "$MNT/before"
 sql 'REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA leasefs FROM app' >/dev/null
 expect_not timeout 20 touch "$MNT/during"
 expect eventually 20 logged "$LOG" 'the server refuses a request: permission denied for function .*(SQLSTATE 42501)'
+expect grep -q '^warning: the server refuses a request: permission denied for function .*(SQLSTATE 42501)' "$MNT/.leasefs/status"
 sql 'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA leasefs TO app' >/dev/null
 expect eventually 20 rm "$MNT/before"
 expect unmount "$MNT"
