@@ -70,6 +70,11 @@ it "promtool accepts the rules and the metrics"
 expect promtool check rules "$ALERTS" >"$TEST_DIR/promtool" 2>&1
 expect promtool check metrics <"$TEST_DIR/local.prom" >"$TEST_DIR/promtool" 2>&1
 
+it "each alert fires for its event, and none while a mount is in ordinary use"
+sed "s|RULES|$ALERTS|" "$E2E_DIR/alert_cases.yml" >"$TEST_DIR/cases.yml"
+expect promtool test rules "$TEST_DIR/cases.yml" >"$TEST_DIR/promtool" 2>&1 || sed 's/^/# /' "$TEST_DIR/promtool"
+expect_is "$(grep -c 'alertname="' "$TEST_DIR/cases.yml")" "$(grep -c 'alert:' "$ALERTS")"
+
 it "Prometheus scrapes mounts, and the alert for a store that is away fires"
 sed 's/for: 30s/for: 1s/' "$ALERTS" >"$TEST_DIR/alerts.yml"
 partner web "$PYTHON" "$E2E_DIR/monitoring.py" serve "$REDIS_MOUNT/.leasefs/metrics"
