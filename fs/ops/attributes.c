@@ -26,6 +26,18 @@ static struct handle *attributes_own_handle(struct request *r)
     return NULL;
 }
 
+/* Did the caller open it, or an ancestor, from which it may have the descriptor? */
+static bool attributes_are_of_own_handle(struct request *r)
+{
+    struct handle *h;
+    LIST_FOREACH(h, &r->node->handles, link) {
+        if (h->opener && request_caller(r) && owner_descends(request_caller(r), h->opener)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void attributes_reply(struct request *r)
 {
     struct stat st;
@@ -107,7 +119,10 @@ static void attributes_known(void *arg, enum backend_result result, const struct
         request_reply(r, -ENOENT); /* also to who is in it */
     } else if (attributes_are_of_another(node, info)) {
         if (r->next_step == attributes_show && attributes_were_looked_up(r)) {
-            attributes_reply(r); /* as what it was */
+            attributes_reply(r);                      /* as what it was */
+        } else if (attributes_are_of_own_handle(r)) { /* its open file, which is no directory and no link */
+            r->attributes.elsewhere = lock && r->next_step != attributes_show ? info : NULL;
+            r->next_step(r);
         } else {
             request_reply(r, -ESTALE);
         }
@@ -152,18 +167,6 @@ static bool attributes_are_stale(const struct node *node)
 
 /* For how long, in milliseconds, the kernel may still look at what has gone. */
 #define ATTRIBUTES_LEAVING 50
-
-/* Did the caller open it, or an ancestor, from which it may have the descriptor? */
-static bool attributes_are_of_own_handle(struct request *r)
-{
-    struct handle *h;
-    LIST_FOREACH(h, &r->node->handles, link) {
-        if (h->opener && request_caller(r) && owner_descends(request_caller(r), h->opener)) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* Did the name end just now, so that the kernel may not have dropped it yet?  A process
  * without an open handle must have used the name, not fstat(2). */
