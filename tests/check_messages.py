@@ -20,7 +20,7 @@ BUFFER = re.compile(r"(\w+->)?error\b")
 TABLE = re.compile(r'\{"[A-Z][^"\n]*",\s*"((?:[^"\\]|\\.)*)"\}')  # what a reply of Redis means
 STRING = r'"(?:[^"\\]|\\.)*"'
 # What a failure was about, and what to do, with its reason between them, or without it if the second is NULL.
-AROUND = re.compile(rf"\[REDIS_\w+\] = \{{-\w+,\s*((?:{STRING}\s*)+),\s*(NULL|(?:{STRING}\s*)+)\}}")
+AROUND = re.compile(rf"\[REDIS_\w+\] =\s+\{{-\w+,\s*((?:{STRING}\s*)+),\s*(NULL|(?:{STRING}\s*)+)\}}")
 RETURNED = re.compile(rf"return g_strdup_printf\(\s*((?:{STRING}\s*)+),")
 VALUE = re.compile(r"%[-#0 +]*(\*|\d+)?(\.(\*|\d+)?)?(hh|h|ll|l|z|j|t)?([diouxXgfecs%])")
 NUMBERS = "diouxXgfe"

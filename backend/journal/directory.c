@@ -50,6 +50,10 @@ static int directory_open(struct journal *j, char *error, size_t error_size)
                    "%s is a symbolic link, which may lead elsewhere tomorrow: give the directory itself", j->path);
         return r;
     }
+    if (r == -ENOTDIR) {
+        g_snprintf(error, error_size, "%s is no directory, or is below a file: give another directory", j->path);
+        return r;
+    }
     if (r < 0) {
         g_snprintf(error, error_size,
                    "%s cannot be used to keep leases: %s: make it writable, or give another directory", j->path,
@@ -165,7 +169,8 @@ static int directory_create_journal(struct journal *j, char *error, size_t error
         r = -errno;
     }
     if (r < 0) {
-        g_snprintf(error, error_size, "%s/" JOURNAL_NAME " cannot be created: %s", j->path, g_strerror(-r));
+        g_snprintf(error, error_size, "%s/" JOURNAL_NAME " cannot be created: %s: make room, or give another directory",
+                   j->path, g_strerror(-r));
     }
     return r;
 }
@@ -183,7 +188,8 @@ static int directory_mark_journal(struct journal *j, char *error, size_t error_s
     if ((j->file.mappable && new &&fdatasync(j->lock) < 0) ||
         (!j->file.mappable && j->file.room && journal_file_give_room_back(&j->file, 0) < 0)) {
         int r = -errno;
-        g_snprintf(error, error_size, "%s/" LOCK_NAME " cannot be written: %s", j->path, g_strerror(-r));
+        g_snprintf(error, error_size, "%s/" LOCK_NAME " cannot be written: %s: make room, or give another directory",
+                   j->path, g_strerror(-r));
         return r;
     }
     return 0;

@@ -274,12 +274,17 @@ int postgresql_new(const struct postgresql_options *options, struct backend **re
         pq_connect(&target, mount, true, &made);
     }
     if (!options->background && !made.conn) {
-        bool away = strstr(made.error, "Is the server running"); /* libpq's text if nothing listens there */
+        const char *why = made.error; /* with libpq's own texts */
+        bool away = strstr(why, "Is the server running"), silent = strstr(why, "timeout expired");
+        bool standby = strstr(why, "hot standby mode");
         snprintf(error, error_size,
-                 away ? "%s: %s Start it, or correct the address, or mount with the option background, which waits for "
-                        "the server"
-                      : "%s: %s",
-                 target.address, made.error);
+                 away ? "%s: %s Start it, or correct the address, or mount with the option background, which waits "
+                        "for the server"
+                 : silent
+                     ? "%s: %s: see what listens there, or mount with the option background, which waits for the server"
+                 : standby ? "%s: %s: give its primary, or all hosts: postgresql://HOST,HOST/DB"
+                           : "%s: %s",
+                 target.address, why);
         pq_connection_clear(&made);
         pq_target_clear(&target);
         return -ECONNREFUSED;

@@ -572,7 +572,7 @@ END$$;
 -- the functions run with the owner's rights.
 CREATE OR REPLACE FUNCTION leasefs.use_shedlock(_table text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $use$
 DECLARE
-  t regclass := COALESCE(to_regclass(_table), to_regclass('public.' || _table));
+  t regclass := COALESCE(to_regclass(_table), CASE WHEN strpos(_table, '.') = 0 THEN to_regclass('public.' || _table) END);
   used text := leasefs.shedlock_table();
   wrong text;
   longest integer;

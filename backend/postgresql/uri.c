@@ -139,7 +139,7 @@ int pq_target_parse(const char *uri, const char *user, const char *password, int
     } else if (!pq_is_schema(target.schema)) {
         snprintf(error, error_size,
                  "postgresql://: schema=%s: the name of a schema has lower case letters, digits and underscores, and "
-                 "begins with a letter",
+                 "begins with a letter, and not with pg_",
                  target.schema);
         result = -EINVAL;
     } else if (uri_has_password(options)) {

@@ -150,9 +150,11 @@ static void preflight_finish(struct preflight *p)
         preflight_note(p, -EACCES, "the user %s lacks permissions: run there ACL SETUSER %s%s%s (see leasefs-redis(7))",
                        p->user, p->user, p->needed->str, p->wanted->str);
     } else if (p->wanted->len > 0) {
-        g_ptr_array_add(p->warnings, g_strdup_printf("the user %s may not watch keys, so locks that other programs "
-                                                     "release are noticed late: run there ACL SETUSER %s%s",
-                                                     p->user, p->user, p->wanted->str));
+        g_ptr_array_add(
+            p->warnings,
+            g_strdup_printf("the user %s lacks optional permissions, so locks that other programs release are noticed "
+                            "late, or what was sent on a lost connection may be done late: run there ACL SETUSER %s%s",
+                            p->user, p->user, p->wanted->str));
     }
     preflight_end(p);
 }
@@ -435,7 +437,9 @@ static void preflight_note_failure(struct preflight *p, enum redis_failure failu
         const char *before; /* what the failure was about; */
         const char *after;  /* what to do; NULL: without what happened */
     } known[] = {
-        [REDIS_NOT_LOCATED] = {-EHOSTUNREACH, "", "; or mount with the option background, which waits for the servers"},
+        [REDIS_NOT_LOCATED] =
+            {-EHOSTUNREACH, "",
+             ": correct the address, or mount with the option background, which waits for the servers"},
         [REDIS_NOT_RESOLVED] = {-EHOSTUNREACH, "the host's address cannot be found: ",
                                 ": correct the name, or see /etc/hosts and DNS"},
         [REDIS_NOT_CONNECTED] = {-ECONNREFUSED, "cannot connect: ",

@@ -32,7 +32,8 @@ static const char *uri_find_fault(enum remote_host_fault fault, unsigned count)
 {
     return fault == REMOTE_HOST_MISSING ? "names no host between two commas"
            : fault == REMOTE_HOST_BAD ? "has a host that is neither a name nor an address; IPv6 is written in brackets"
-           : fault == REMOTE_HOST_BAD_PORT ? "has a port that is not a number from 1 to 65535"
+           : fault == REMOTE_HOST_BAD_PORT
+               ? "has a port that is not a number from 1 to 65535; IPv6 is written in brackets"
            : count < SERVERS_MIN  ? "names fewer than 3 servers: of 2 a majority is both, so one that fails stops "
                                     "all; for one server there is redis://HOST"
            : count > VOTE_SERVERS ? "names more than 15 servers"

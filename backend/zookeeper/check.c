@@ -173,7 +173,11 @@ int check_servers(const struct zookeeper *z, char *error, size_t error_size)
         zookeeper_init2(z->hosts, check_on_event, CHECK_SESSION, NULL, &check, ZOO_NO_LOG_CLIENTENV, session_on_log);
     if (!handle) {
         int result = -errno;
-        snprintf(error, error_size, "%s: %s", z->address, g_strerror(errno));
+        snprintf(
+            error, error_size,
+            "%s: the ZooKeeper library cannot use these addresses: %s: check that this host has a network of their "
+            "kind, IPv4 or IPv6",
+            z->address, g_strerror(errno));
         check_clear(&check);
         return result;
     }

@@ -42,9 +42,9 @@ int zookeeper_uri_parse(struct zookeeper_uri *uri, const char *text, char *error
     for (size_t length = strlen(uri->chroot); length > 0 && uri->chroot[length - 1] == '/'; length--) {
         uri->chroot[length - 1] = '\0';
     }
-    const char *why = secret                        ? "has a password, which belongs into a file (credentials=)"
-                      : !good                       ? "names no host, or one that is none"
-                      : !uri_is_chroot(uri->chroot) ? "has no path of names"
+    const char *why = secret  ? "has a user or a password, which belong into a file (credentials=)"
+                      : !good ? "has no host, or a host or port that is none; IPv6 is written in brackets"
+                      : !uri_is_chroot(uri->chroot) ? "has a chroot that is no path of names"
                                                     : NULL;
     if (why) {
         zookeeper_uri_clear(uri);

@@ -314,9 +314,10 @@ static int main_print_schema(const char *store)
     bool known = g_str_has_prefix(store, "postgresql") && (!store[10] || store[10] == ':');
     g_autofree char *schema = known ? postgresql_schema(store[10] ? store + 11 : NULL) : NULL;
     if (!schema) {
-        log_error("--print-schema=%s: write --print-schema=postgresql, or postgresql:NAME for another schema than "
-                  "leasefs; NAME has lower case letters, digits and underscores, and begins with a letter",
-                  store);
+        log_error(
+            "--print-schema=%s: write --print-schema=postgresql, or postgresql:NAME for another schema than "
+            "leasefs; NAME has lower case letters, digits and underscores, and begins with a letter, and not with pg_",
+            store);
         return EXIT_FAILURE;
     }
     fputs(schema, stdout);

@@ -84,6 +84,12 @@ expect mount_at "$MOUNT_B" "$POSTGRESQL_URI" ttl=$TTL
 expect_is "$(on "$MOUNT_B" attribute held guarantee)" replicated
 MNT=$MOUNT_A
 
+it "a standby is refused, with what to write instead"
+new_mountpoint
+expect_not timeout 20 "$LEASEFS" "postgresql://postgres@127.0.0.1:$STANDBY_PORT/postgres" "$MNT" 2>"$TEST_DIR/standby"
+expect grep -q 'hot standby mode: give its primary, or all hosts: postgresql://HOST,HOST/DB$' "$TEST_DIR/standby"
+MNT=$MOUNT_A
+
 it "a commit that the standby may lack is not confirmed"
 receiver=$(pgrep -P "$STANDBY_PID" -f walreceiver)
 kill -STOP "$receiver"

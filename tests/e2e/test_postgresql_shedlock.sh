@@ -27,6 +27,7 @@ sql "CREATE TABLE shedlock(name VARCHAR(64) NOT NULL, lock_until TIMESTAMP NOT N
 
 it "a table that ShedLock cannot have made is refused"
 refused 'shedlock=none: leasefs: there is no table none' shedlock=none
+refused 'shedlock=public.none: leasefs: there is no table public.none' shedlock=public.none
 refused 'the table public.other has no columns: lock_until timestamp without time zone, locked_at' shedlock=other
 refused 'the table public.zoned has no columns: lock_until timestamp without time zone$' shedlock=zoned
 refused 'the table public.loose has no primary key' shedlock=public.loose

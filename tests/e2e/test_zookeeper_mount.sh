@@ -32,7 +32,7 @@ expect exists his
 it "a host that has no name, and an address that is none, are refused"
 refused 'nosuchhost.invalid: ' '' zookeeper://nosuchhost.invalid/locks
 refused 'names no host' '' zookeeper:///locks
-refused 'has no path of names' '' zookeeper://127.0.0.1/a/../b
+refused 'has a chroot that is no path of names' '' zookeeper://127.0.0.1/a/../b
 refused 'option prefix= is only for redis://' prefix=a:
 
 it "servers that give no session are refused, unless in the background: then it is there when they are"

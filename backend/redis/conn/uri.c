@@ -115,7 +115,9 @@ static int uri_complain_of_host(enum remote_host_fault fault, const struct compl
                         "the host of the redis URI is neither a name nor an address; IPv6 is written in brackets, "
                         "as in redis://[::1]:6379");
     case REMOTE_HOST_BAD_PORT:
-        return complain(complaint, -EINVAL, "the port of the redis URI is not a number from 1 to 65535");
+        return complain(complaint, -EINVAL,
+                        "the port of the redis URI is not a number from 1 to 65535; IPv6 is written in brackets, as in "
+                        "redis://[::1]:6379");
     default:
         return 0;
     }
