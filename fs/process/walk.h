@@ -21,8 +21,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define WALK_COMMAND_MAX 16 /* TASK_COMM_LEN */
-
 struct walk_file {
     uint64_t device, inode;
 };

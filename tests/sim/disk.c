@@ -39,11 +39,10 @@ struct disk {
     struct disk_name names[DISK_NAMES];
     int write_error;
     bool syncs_fail, shorten, twice;
-    int next_error;  /* of one write */
-    bool unmapped;   /* its files cannot be mapped */
-    bool damaged;    /* something of it is not as it was written */
-    unsigned cut_in; /* writes; 0: never */
-    unsigned struck;
+    int next_error;           /* of one write */
+    bool unmapped;            /* its files cannot be mapped */
+    bool damaged;             /* something of it is not as it was written */
+    unsigned cut_in;          /* writes; 0: never */
     int64_t written, durable; /* the last write; and the last one that was synced */
     ino_t next_ino;
     void (*cut)(void *arg);
@@ -165,23 +164,19 @@ ssize_t disk_write(struct disk_open *open, const void *data, size_t size)
     struct disk *disk = open->disk;
     bool fits = disk->write_error == ENOSPC && open->file->bytes->len + size <= open->file->room;
     if (disk->next_error) {
-        disk->struck++;
         errno = disk->next_error;
         disk->next_error = 0;
         return -1;
     }
     if (disk->write_error && !fits) {
-        disk->struck++;
         errno = disk->write_error;
         return -1;
     }
     if (disk->cut_in && --disk->cut_in == 0) {
-        disk->struck++;
         g_byte_array_append(open->file->bytes, data, world_below((uint32_t)size + 1));
         disk->cut(disk->arg);
     }
     if (disk->shorten && size > 1) {
-        disk->struck++;
         disk->shorten = false;
         size = 1 + world_below((uint32_t)size - 1);
     }
@@ -201,12 +196,10 @@ static int disk_store(struct disk_open *open, guint at, const void *data, guint 
     struct disk *disk = open->disk;
     guint8 *to = open->file->bytes->data + at;
     if (disk->write_error == EIO) {
-        disk->struck++;
         return -EIO;
     }
     open->file->in_place = true;
     if (disk->cut_in && --disk->cut_in == 0) {
-        disk->struck++;
         guint from = world_chance(500) ? 0 : world_below(size + 1); /* a copy may begin anywhere */
         memcpy(to + from, (const guint8 *)data + from, world_below(size - from + 1));
         disk->cut(disk->arg);
@@ -222,7 +215,6 @@ static int disk_sync(struct disk_open *open)
         task_sleep(world_between(50, 5000) * WORLD_US);
     }
     if (open->disk->syncs_fail) {
-        open->disk->struck++;
         errno = EIO;
         return -1;
     }
@@ -342,7 +334,6 @@ bool disk_flip(struct disk *disk, bool last)
     guint at = file->bytes->len - 1 - world_below(among);
     file->bytes->data[at] ^= (guint8)(1u << world_below(8));
     disk->damaged = true;
-    disk->struck++;
     return true;
 }
 
@@ -365,13 +356,6 @@ void disk_remove(struct disk *disk)
         disk_set(&disk->names[i].durable, NULL);
     }
     disk_forget_opens(disk);
-}
-
-unsigned disk_struck(struct disk *disk)
-{
-    unsigned struck = disk->struck;
-    disk->struck = 0;
-    return struck;
 }
 
 /* --- in place of the C library ------------------------------------------------------- */
@@ -499,7 +483,6 @@ int __wrap_fallocate(int fd, int mode, off_t offset, off_t length)
     guint room = (guint)(offset + length);
     (void)mode;
     if (open->disk->write_error == ENOSPC && room > open->file->room) {
-        open->disk->struck++;
         errno = ENOSPC;
         return -1;
     }

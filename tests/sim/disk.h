@@ -49,7 +49,4 @@ void disk_forget_opens(struct disk *disk);
 /* Moves the journal away, as an administrator does whom a message advises so. */
 void disk_remove(struct disk *disk);
 
-/* How often a fault has struck since the last question. */
-unsigned disk_struck(struct disk *disk);
-
 #endif

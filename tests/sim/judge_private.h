@@ -23,7 +23,6 @@
 #define JUDGE_PROVISIONAL (JUDGE_SECOND * 5 / 4)
 
 /* A server that lost its data grants nothing for the longest term in use. */
-#define JUDGE_GRACE (30 * JUDGE_SECOND)
 
 /* The umask of all processes. */
 #define JUDGE_UMASK 022
@@ -197,7 +196,7 @@ struct call {
     struct hold *attempt;  /* the hold that it may get */
     GPtrArray *ending;     /* the holds that it may be ending */
     int64_t blocked_until; /* by holds that are over */
-    bool blocked_released, blocked;
+    bool blocked;
     bool changed;       /* content was written meanwhile, or a holder came or went */
     int64_t signalled;  /* JUDGE_NEVER: not */
     uint64_t file;      /* the number of the file that had the name when it began */

@@ -94,11 +94,6 @@ int kernel_descriptor(const struct kernel *kernel)
     return kernel->descriptor;
 }
 
-struct host *kernel_host(const struct kernel *kernel)
-{
-    return kernel->host;
-}
-
 dev_t kernel_device(const struct kernel *kernel)
 {
     return kernel->device;
@@ -605,11 +600,6 @@ void kernel_tell_watchers(struct kernel *kernel, struct kernel_node *node)
         kernel_unref(kernel, node);
     }
     kernel_unref(kernel, node);
-}
-
-unsigned kernel_entries(const struct kernel *kernel)
-{
-    return kernel->entries->len;
 }
 
 /* --- locks -------------------------------------------------------------------------- */

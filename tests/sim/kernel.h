@@ -83,7 +83,6 @@ struct kernel *kernel_new(struct host *host, const struct kernel_options *option
 /* NULL: it is gone. */
 struct kernel *kernel_of(int fd);
 int kernel_descriptor(const struct kernel *kernel);
-struct host *kernel_host(const struct kernel *kernel);
 unsigned kernel_mount(const struct kernel *kernel);
 /* Of this mount and no other one, ever. */
 dev_t kernel_device(const struct kernel *kernel);
@@ -127,7 +126,6 @@ void kernel_unwatch(struct kernel *kernel, uint32_t process);
 void kernel_tell_watchers(struct kernel *kernel, struct kernel_node *node);
 /* One of them that is drawn, as for want of memory. False: there was none. */
 bool kernel_drop_any(struct kernel *kernel);
-unsigned kernel_entries(const struct kernel *kernel);
 
 void kernel_take(struct kernel_lock *lock, bool write);
 void kernel_give(struct kernel_lock *lock, bool write);

@@ -491,11 +491,6 @@ bool nodes_fail_over_now(void)
     return best;
 }
 
-uint64_t nodes_promotions(void)
-{
-    return nodes.promotions;
-}
-
 /* --- beginning ------------------------------------------------------------------------------ */
 
 static int64_t node_clock(void *arg)

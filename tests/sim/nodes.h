@@ -48,7 +48,5 @@ void nodes_slow(unsigned node, int64_t by);
 /* As an administrator asks for it, while all is well; false: no replica can be promoted. */
 bool nodes_fail_over(void);
 bool nodes_fail_over_now(void); /* that of the next moment */
-/* How often another server became the master. */
-uint64_t nodes_promotions(void);
 
 #endif

@@ -685,11 +685,6 @@ void *redis_client_user(const struct redis_client *client)
     return client->user;
 }
 
-struct redis_model *redis_client_model(const struct redis_client *client)
-{
-    return client->m;
-}
-
 static void free_slice(gpointer slice)
 {
     g_free(slice);

@@ -58,7 +58,6 @@ void redis_model_work(struct redis_model *model);
 /* NULL: refused, since it is down.  `user` is the caller's. */
 struct redis_client *redis_model_connect(struct redis_model *model, void *user);
 void *redis_client_user(const struct redis_client *client);
-struct redis_model *redis_client_model(const struct redis_client *client);
 /* The client closes it, and it is freed.  NULL is allowed. */
 void redis_client_close(struct redis_client *client);
 /* Bytes of the client, in pieces of any size.  Complete commands are carried out before it returns, or when a paused

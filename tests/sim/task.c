@@ -69,11 +69,6 @@ void task_free(struct task *task)
     g_free(task);
 }
 
-bool task_is_done(const struct task *task)
-{
-    return task->done;
-}
-
 struct task *task_current(void)
 {
     return tasks.current;

@@ -19,7 +19,6 @@ struct task;
 struct task *task_new(struct host *host, const bool *halted, void (*run)(void *arg), void *arg);
 /* Of a task that has ended, or is never to run again. */
 void task_free(struct task *task);
-bool task_is_done(const struct task *task);
 
 /* NULL: none, but a turn of a loop, or the world. */
 struct task *task_current(void);

@@ -50,11 +50,6 @@ void world_hush(void)
     world.hushed = true;
 }
 
-bool world_traces(void)
-{
-    return world.trace != NULL;
-}
-
 uint64_t world_trace_sum(void)
 {
     return world.sum;

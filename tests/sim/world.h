@@ -38,7 +38,6 @@ void world_trace_to(void *file);
 void world_hush(void);
 uint64_t world_trace_sum(void);
 void world_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
-bool world_traces(void);
 
 /* Ends the program: what was found cannot be, whatever a judge says. */
 void world_fail(const char *rule, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
