@@ -182,9 +182,8 @@ void redis_revoke_confirm(struct redis *r, const char *mount, const char *number
 /* --- stat.c --- */
 
 void redis_stat(struct remote_request *request);
-/* `reply` from element `first` on is what describe of look.lua says of that name. */
-void redis_describe(struct redis *r, const char *name, const redisReply *reply, size_t first,
-                    struct backend_info *info);
+/* `reply`, behind its first word, is what describe of look.lua says of that name. */
+void redis_describe(struct redis *r, const char *name, const redisReply *reply, struct backend_info *info);
 /* Does it describe a ticket of this mount? */
 bool redis_describes_own(const struct redis *r, const redisReply *reply, size_t first);
 

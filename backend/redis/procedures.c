@@ -120,7 +120,7 @@ static void procedure_read_acquire(const struct remote_request *request, const s
             redis_sequence(r, t->lock->name, procedure_sequence_number(answer->leaf) + 1);
         }
     } else if (answer->result == BACKEND_BUSY) {
-        redis_describe(r, t->lock->name, reply, 1, &values->info);
+        redis_describe(r, t->lock->name, reply, &values->info);
         answer->info = &values->info;
     } else if (answer->outcome == REMOTE_ANSWERED && answer->result != BACKEND_MISSING &&
                answer->result != BACKEND_DEADLOCK && answer->result != BACKEND_GRACE &&
@@ -145,7 +145,7 @@ static void procedure_read_test(const struct remote_request *request, const stru
         answer->result = BACKEND_GRACE;
     } else if (strcmp(word, "busy") == 0) {
         *info = (struct backend_info){.type = BACKEND_LOCK, .holders = 1};
-        redis_describe(r, request->name, given->reply, 1, info);
+        redis_describe(r, request->name, given->reply, info);
         if (remote_info_is_expired(
                 info, redis_describes_own(r, given->reply, 1))) { /* another may be named behind its release */
             info->type = BACKEND_NOTHING;

@@ -5,24 +5,23 @@
 
 /* Element `first` and on: kind, mode, number, age, time left, ttl, meta,
  * ticket, start, end, mount.  An age or time of -1 (or -2) is not known. */
-void redis_describe(struct redis *r, const char *name, const redisReply *reply, size_t first, struct backend_info *info)
+void redis_describe(struct redis *r, const char *name, const redisReply *reply, struct backend_info *info)
 {
     clock_ms now = clock_now();
-    int64_t age = redis_time(reply, first + 3), left = redis_time(reply, first + 4);
-    int64_t ttl = redis_time(reply, first + 5), kind = redis_number(reply, first);
+    int64_t age = redis_time(reply, 4), left = redis_time(reply, 5);
+    int64_t ttl = redis_time(reply, 6), kind = redis_number(reply, 1);
     info->type = BACKEND_LOCK;
     info->kind = kind >= BACKEND_PROVISIONAL && kind <= BACKEND_FCNTL ? (enum backend_kind)kind : BACKEND_LEASE;
-    info->mode = redis_number(reply, first + 1) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
-    redis_fence(reply, first + 2, &info->fence);
+    info->mode = redis_number(reply, 2) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+    redis_fence(reply, 3, &info->fence);
     info->acquired = age >= 0 ? now - age : CLOCK_NEVER;
     info->deadline = left >= 0 ? now + left : CLOCK_NEVER;
     info->ttl = ttl >= 0 ? ttl : left >= 0 ? left : 0;
-    info->meta =
-        *redis_text(reply, first + 7) ? redis_bytes(reply, first + 6, REDIS_META_MAX) : NULL; /* no mount's has none */
-    info->guarded = *redis_text(reply, first + 7) == 'g';                                     /* see revoke.lua */
-    info->start = redis_offset(reply, first + 8);
-    info->end = redis_offset(reply, first + 9);
-    remote_describe_own(&r->remote, redis_text(reply, first + 7), name, info);
+    info->meta = *redis_text(reply, 8) ? redis_bytes(reply, 7, REDIS_META_MAX) : NULL; /* no mount's has none */
+    info->guarded = *redis_text(reply, 8) == 'g';                                      /* see revoke.lua */
+    info->start = redis_offset(reply, 9);
+    info->end = redis_offset(reply, 10);
+    remote_describe_own(&r->remote, redis_text(reply, 8), name, info);
 }
 
 bool redis_describes_own(const struct redis *r, const redisReply *reply, size_t first)
@@ -60,7 +59,7 @@ static enum backend_result stat_read(struct redis *r, const char *name, const st
         return redis_failure(r, given);
     }
     if (strcmp(word, "lock") == 0) {
-        redis_describe(r, name, reply, 1, info);
+        redis_describe(r, name, reply, info);
         info->content = redis_bytes(reply, 12, REDIS_CONTENT_MAX);
         info->holders = redis_count(reply, 13);
         info->waiters = redis_count(reply, 14);

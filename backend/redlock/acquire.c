@@ -130,7 +130,7 @@ static void acquire_on_written(struct redlock_flow *flow)
     redlock_hold_new(r, t, flow->id, flow->revision);
     /* if the keys have run out before the token was written, the deadline is in the past, so a renewal verifies it */
     acquire_granted(flow, NULL,
-                    clock_now() < flow->acquire.deadline ? redlock_poll_sent(flow->poll, "ok")
+                    clock_now() < flow->acquire.deadline ? redlock_poll_sent(flow->poll)
                                                          : flow->acquire.deadline - t->head.ttl);
 }
 
@@ -149,7 +149,7 @@ static void acquire_on_votes(struct redlock_flow *flow)
     struct redlock_record record = redlock_hold_record(t, flow->revision);
     record.number = flow->acquire.fence =
         (uint64_t)MAX(redlock_ballot_number(redlock_poll_best(flow->poll, "ok", 1), 1), 1);
-    flow->acquire.deadline = remote_deadline(redlock_poll_sent(flow->poll, "ok"), t->head.ttl);
+    flow->acquire.deadline = remote_deadline(redlock_poll_sent(flow->poll), t->head.ttl);
     redlock_hold_send(flow, &record, false, acquire_on_written);
 }
 
@@ -194,7 +194,7 @@ static void acquire_on_joined(struct redlock_flow *flow)
     }
     if (verdict == VOTE_WON) {
         bool same = was && was->lock_owner && was->lock_owner == t->lock_owner;
-        acquire_granted(flow, same ? was : NULL, redlock_poll_sent(flow->poll, "ok"));
+        acquire_granted(flow, same ? was : NULL, redlock_poll_sent(flow->poll));
         return;
     }
     if (!redlock_hold_find_sharing(r, flow->name, t->id)) {

@@ -312,11 +312,11 @@ unsigned redlock_poll_answers(const struct redlock_poll *poll)
     return answers;
 }
 
-clock_ms redlock_poll_sent(const struct redlock_poll *poll, const char *word)
+clock_ms redlock_poll_sent(const struct redlock_poll *poll)
 {
     clock_ms sent = CLOCK_NEVER;
     for (unsigned i = 0; i < poll->r->count; i++) {
-        if (poll_says(poll, i, word)) {
+        if (poll_says(poll, i, "ok")) {
             sent = MIN(sent, poll->ballots[i].sent);
         }
     }

@@ -160,8 +160,8 @@ GBytes *redlock_ballot_bytes(const struct redlock_ballot *ballot, guint index, g
 const struct redlock_ballot *redlock_poll_best(const struct redlock_poll *poll, const char *word, guint index);
 /* The number of answers, also of servers that are held off. */
 unsigned redlock_poll_answers(const struct redlock_poll *poll);
-/* Before the first request was sent whose answer has that vote. */
-clock_ms redlock_poll_sent(const struct redlock_poll *poll, const char *word);
+/* Before the first request was sent whose answer has the vote "ok". */
+clock_ms redlock_poll_sent(const struct redlock_poll *poll);
 void redlock_poll_fill_list(struct redlock *r, const char *directory, const char *after, size_t max);
 /* Releases the key whose value has that SHA-1 digest.  `id`: the value, if it is of this mount; or NULL. */
 void redlock_poll_fill_release(struct redlock *r, const char *name, const char *digest, const char *why,

@@ -123,7 +123,7 @@ static void recover_restore(struct redlock_flow *flow)
                                   .ttl = MAX(redlock_ballot_number(newest, TTL), 1),
                                   .meta = meta,
                                   .content = g_bytes_get_size(content) > 0 ? content : NULL};
-    clock_ms sent = redlock_poll_sent(flow->poll, "ok");
+    clock_ms sent = redlock_poll_sent(flow->poll);
     int64_t left = MIN(recover_time_left(flow), claim.ttl);
     struct remote_ticket *t = remote_ticket_restore(
         &r->remote, flow->name, &claim,

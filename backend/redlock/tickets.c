@@ -68,7 +68,7 @@ static void tickets_on_released(struct redlock_flow *flow)
                    verdict != VOTE_WON      ? BACKEND_UNREACHABLE
                    : tickets_was_gone(flow) ? BACKEND_MISSING
                                             : BACKEND_OK,
-                   redlock_poll_sent(flow->poll, "ok"));
+                   redlock_poll_sent(flow->poll));
     struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
     if (!lock) {
         g_hash_table_remove(r->changes, name);
@@ -138,7 +138,7 @@ static void tickets_on_renewed(struct redlock_flow *flow)
                    verdict == VOTE_LOST || (verdict == VOTE_WON && late) ? BACKEND_STALE
                    : verdict == VOTE_WON                                 ? BACKEND_OK
                                                                          : BACKEND_UNREACHABLE,
-                   redlock_poll_sent(flow->poll, "ok"));
+                   redlock_poll_sent(flow->poll));
     if (!remote_ticket_find(&r->remote, id)) {
         g_hash_table_remove(r->holds, id);
     }
@@ -168,7 +168,7 @@ static void tickets_on_written(struct redlock_flow *flow)
                    verdict == VOTE_WON    ? BACKEND_OK
                    : verdict == VOTE_LOST ? BACKEND_STALE
                                           : BACKEND_UNREACHABLE,
-                   redlock_poll_sent(flow->poll, "ok"));
+                   redlock_poll_sent(flow->poll));
 }
 
 static void tickets_write(struct redlock_flow *flow)
@@ -249,7 +249,7 @@ static void tickets_on_batch(struct redlock_flow *flow)
     struct redlock *r = flow->r;
     struct remote_batch *batch = flow->renewals;
     const struct redlock_poll *poll = flow->poll;
-    clock_ms sent = redlock_poll_sent(poll, "ok");
+    clock_ms sent = redlock_poll_sent(poll);
     unsigned majority = vote_majority(r->count), renewed, others;
     for (unsigned i = 0; i < batch->count; i++) {
         struct remote_request *request = batch->requests[i];

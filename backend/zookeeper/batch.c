@@ -506,7 +506,7 @@ enum backend_result batch_result(struct zk_batch *batch, int rc)
 
 /* --- one write to a node at a time --- */
 
-static const struct zk_batch *batch_writer(const struct zookeeper *z, const char *id)
+const struct zk_batch *batch_find_writer(const struct zookeeper *z, const char *id)
 {
     const struct zk_batch *batch;
     TAILQ_FOREACH(batch, &z->batches, link) {
@@ -517,14 +517,9 @@ static const struct zk_batch *batch_writer(const struct zookeeper *z, const char
     return NULL;
 }
 
-bool batch_is_written(const struct zookeeper *z, const char *id)
-{
-    return batch_writer(z, id);
-}
-
 bool batch_begin_write(struct zk_batch *batch, const char *id)
 {
-    const struct zk_batch *writer = batch_writer(batch->z, id);
+    const struct zk_batch *writer = batch_find_writer(batch->z, id);
     if (writer) {
         batch->parked = writer != batch;
     } else {

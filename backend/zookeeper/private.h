@@ -178,7 +178,8 @@ void batch_then(struct zk_batch *batch, zk_step *next);
 /* Reserves the node of that ticket for this flow's writes until it ends.  False: another flow has it; this one is
  * parked, and begins again when that has ended. */
 bool batch_begin_write(struct zk_batch *batch, const char *id);
-bool batch_is_written(const struct zookeeper *z, const char *id);
+/* The flow that has reserved it, or NULL. */
+const struct zk_batch *batch_find_writer(const struct zookeeper *z, const char *id);
 /* Begins a draft: a copy of the reserved node, to be changed and sent with batch_send_draft. */
 struct zk_node *batch_begin_draft(struct zk_batch *batch);
 /* Must be the first request of its step. */

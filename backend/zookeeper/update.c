@@ -111,7 +111,7 @@ static void update_on_compared(struct zk_batch *batch)
     const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->id);
     struct zk_node *node = node_find(batch->z, change->id);
     struct zk_data data;
-    if (!t || !node || get->rc != ZOK || batch_is_written(batch->z, change->id)) {
+    if (!t || !node || get->rc != ZOK || batch_find_writer(batch->z, change->id)) {
         batch_finish(batch, get->rc == ZOK || get->rc == ZNONODE ? BACKEND_OK : batch_result(batch, get->rc));
         return;
     }
