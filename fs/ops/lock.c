@@ -17,7 +17,7 @@ static int lock_error(enum backend_result result)
     return result == BACKEND_BUSY ? -EAGAIN : fs_error(result);
 }
 
-static void lock_resumed(struct request *r);
+static void lock_apply(struct request *r);
 
 /* The handle holds a lock from now on, even if it lost another one before.  Called at the grant: what happens to the
  * lock between that and the reply counts. */
@@ -33,11 +33,11 @@ static void lock_mark_granted(struct handle *h)
  * is one whose grant was broken or released before it was reported (STALE): it goes on waiting. */
 static void lock_answer(struct request *r, enum backend_result result)
 {
-    if (result == BACKEND_BUSY && survivors_await_walk(r, lock_resumed)) {
+    if (result == BACKEND_BUSY && survivors_await_walk(r, lock_apply)) {
         return;
     }
     if (result == BACKEND_STALE && !r->cancel_pending) {
-        lock_resumed(r);
+        lock_apply(r);
         return;
     }
     request_reply(r, r->cancel_pending && result != BACKEND_OK ? request_cancel_error(r) : lock_error(result));
@@ -63,13 +63,13 @@ static struct hold *lock_new(struct request *r, enum backend_kind kind)
     return hold;
 }
 
-/* A lease that was all its owner's handles' is from now on one handle's lock, or
- * a lock owner's. */
+/* A lease belongs to all handles of its owner.  Converted, it belongs to one handle or lock owner: the other handles
+ * lose it. */
 static void lock_take_from_others(struct request *r, const struct hold *hold)
 {
     struct handle *other;
     if (hold_handle(hold) == r->handle) {
-        return; /* it was that already: a change of mode */
+        return; /* it has it already: only the mode changes */
     }
     LIST_FOREACH(other, &hold->node->handles, link) {
         if (other != r->handle && other->hold == hold) {
@@ -78,8 +78,8 @@ static void lock_take_from_others(struct request *r, const struct hold *hold)
     }
 }
 
-/* It would be asked for by a name that the store may have for another by then.  `lease` is that of the request's path
- * here and below. */
+/* Parks the request while the lease of its path (`lease`, here and below) is being renamed: when the store gets the
+ * claim, the name may be another lock's. */
 static bool lock_awaits_name(struct request *r, struct hold *lease, request_step *answer)
 {
     if (!lease || !lease->renaming) {
@@ -89,15 +89,14 @@ static bool lock_awaits_name(struct request *r, struct hold *lease, request_step
     return true;
 }
 
-/* A provisional second of another handle: who does not want to wait for the
- * lock waits for its outcome all the same. */
+/* Parks a request with LOCK_NB or F_SETLK, too, until the provisional second of another handle is decided. */
 static bool lock_awaits_outcome(struct request *r, struct hold *lease)
 {
     if (r->blocks || r->waited || !lease || lease->kind != BACKEND_PROVISIONAL || lease == r->handle->hold) {
         return false;
     }
     r->waited = lease->since != 0;
-    hold_await_outcome(r, lease, lock_resumed);
+    hold_await_outcome(r, lease, lock_apply);
     return true;
 }
 
@@ -106,7 +105,7 @@ static void lock_convert(struct request *r, struct hold *hold, enum backend_kind
     struct backend_claim claim;
     struct owner *before = hold->owner;
     r->hold = hold;
-    /* The store is to know who took it; here that is so once it is done. */
+    /* The store gets the new owner now; here it changes once the store has answered. */
     hold->owner = request_caller(r) ? request_caller(r) : before;
     lock_claim(r, hold, kind, &claim);
     hold->owner = before;
@@ -126,7 +125,7 @@ static void lock_flock_new(struct request *r)
 
 static void lock_flock_change(struct request *r, struct hold *hold);
 
-/* The claim that was granted beside the handle's lock is not needed any more: that is converted, or has ended. */
+/* Releases the claim that was granted beside the handle's lock: that lock is converted, or has ended. */
 static void lock_flock_drop_claim(struct request *r, backend_done *done)
 {
     struct fs *fs = r->fs; /* `done` may end the request */
@@ -200,8 +199,8 @@ static void lock_flock_change(struct request *r, struct hold *hold)
     }
 }
 
-/* A claim of its own is the handle's lock once it is granted.  One beside a lock that the handle has is not relied on:
- * it only waits for the others, so that the lock can be converted and is kept until then. */
+/* A granted claim becomes the handle's lock, unless the handle has one: then the claim has only waited for the other
+ * holders, and the handle's lock, which it kept meanwhile, is converted. */
 static void lock_flocked(struct request *r)
 {
     struct hold *before = r->handle->hold;
@@ -218,10 +217,9 @@ static void lock_flocked(struct request *r)
     }
 }
 
-/* What a lock through this handle turns into a handle lock: what the handle has,
- * or the lease of the process that opened it, whoever asks: flock(1) asks for its
- * shell.  (Of another pid namespace only the handle is known.)  NULL: it is a
- * claim of its own. */
+/* The hold that a lock through this handle converts: the handle's own, or the lease of the process that opened it, even
+ * if another process asks, as flock(1) does for its shell.  For a process of another pid namespace only the handle's
+ * own.  NULL: the request needs a new claim. */
 static struct hold *lock_convertible(const struct request *r, struct hold *lease)
 {
     struct handle *h = r->handle;
@@ -238,8 +236,7 @@ static struct hold *lock_convertible(const struct request *r, struct hold *lease
 
 /* --- waiting for oneself --------------------------------------------------------- */
 
-/* Would it have to wait for this one, which holds?  Which bytes are whose only the store knows: of two lock owners they
- * may be the same. */
+/* Does this holder block the request?  Two lock owners count as in conflict: only the store knows their bytes. */
 static bool lock_is_excluded(const struct request *r, const struct hold *hold)
 {
     const struct hold_records *records = hold->kind == BACKEND_FCNTL ? hold_records(hold) : NULL;
@@ -293,8 +290,8 @@ static void lock_on_holders(void *arg, enum backend_result result, const struct 
     }
 }
 
-/* A wait that nothing ends but a signal is not begun: all that hold are asked of the store first, where what is known
- * here would have it so. */
+/* Refuses a wait that only a signal could end.  If the holders of this mount suggest that, the store is asked whether
+ * there are others. */
 static void lock_apply(struct request *r)
 {
     char path[TREE_PATH_MAX];
@@ -303,23 +300,6 @@ static void lock_apply(struct request *r)
         lock_request(r);
     } else if (request_path(r, path)) {
         backend_stat(r->fs->backend, path, lock_on_holders, r);
-    }
-}
-
-static void lock_flock_try(struct request *r)
-{
-    struct hold *lease = hold_find_lease_by_path(r->fs, r->node);
-    struct hold *ticket = sequence_ticket(r, lease), *hold = lock_convertible(r, lease);
-    if (ticket) {
-        sequence_await_grant(r, ticket);
-    } else if (r->handle->ticket) {
-        request_reply(r, -ESTALE); /* its place in the queue is gone */
-    } else if (hold && hold->converting) {
-        hold_await_outcome(r, hold, lock_resumed);
-    } else if (hold) {
-        lock_convert(r, hold, BACKEND_FLOCK, lock_flock_converted);
-    } else if (!lock_awaits_name(r, lease, lock_resumed) && !lock_awaits_outcome(r, lease)) {
-        lock_flock_new(r);
     }
 }
 
@@ -344,7 +324,7 @@ void lock_flock(struct request *r, int operation)
 
 /* --- fcntl -------------------------------------------------------------------- */
 
-/* A lock owner that has asked and never got anything. */
+/* Frees the hold of a lock owner that never got a lock. */
 static void lock_drop_unused(struct fs *fs, struct hold *hold)
 {
     if (!hold->ticket && !hold_first_parked(hold)) {
@@ -359,7 +339,7 @@ static void lock_set_answer(struct request *r)
     struct hold *hold = hold_find_by_lock_owner(r->fs, r->node, r->lock.owner);
     if (result == BACKEND_OK) {
         hold_mark_granted(fs, hold, r->ticket);
-        hold_set_handle_owner(hold, request_caller(r), r->handle->opener); /* the last of those who took by one file */
+        hold_set_handle_owner(hold, request_caller(r), r->handle->opener); /* the last process that locked by it */
         if (hold->released_all) {
             handle_take_records(fs, r->handle, hold);
         }
@@ -441,12 +421,12 @@ static void lock_set_converted(struct request *r)
     r->handle->hold = NULL;
     r->ticket = hold->ticket;
     struct fs *fs = r->fs;
-    lock_set_answer(r); /* first, as those that are parked make another ticket of it */
+    lock_set_answer(r); /* first, because a parked request may change the ticket */
     hold_resume_parked(fs, hold);
 }
 
-/* One that becomes a record lock: until it is, it is not known what its lock owner
- * holds, and another thread of that would make a second hold. */
+/* The hold that is being converted to a record lock, or NULL. Until that is done, another thread of its lock owner
+ * would not find it, and make a second hold. */
 static struct hold *lock_becoming(const struct node *node)
 {
     struct hold *hold;
@@ -458,38 +438,31 @@ static struct hold *lock_becoming(const struct node *node)
     return NULL;
 }
 
-static void lock_set_try(struct request *r)
+/* flock(2) and fcntl(2): without and with a lock owner. */
+static void lock_request(struct request *r)
 {
     const struct node *node = tree_current_node(r->fs->tree, r->node);
-    struct hold *lease = hold_find_lease(node), *becoming = lock_becoming(node);
+    struct hold *lease = hold_find_lease(node), *becoming = r->lock.owner ? lock_becoming(node) : NULL;
     struct hold *ticket = sequence_ticket(r, lease), *hold = lock_convertible(r, lease);
     if (becoming) {
-        hold_await_outcome(r, becoming, lock_resumed);
+        hold_await_outcome(r, becoming, lock_apply);
     } else if (ticket) {
         sequence_await_grant(r, ticket);
     } else if (r->handle->ticket) {
-        request_reply(r, -ESTALE); /* its place in the queue is gone */
+        request_reply(r, -ESTALE); /* it has lost its position in the queue */
     } else if (hold && hold->converting) {
-        hold_await_outcome(r, hold, lock_resumed);
+        hold_await_outcome(r, hold, lock_apply);
+    } else if (hold && !r->lock.owner) {
+        lock_convert(r, hold, BACKEND_FLOCK, lock_flock_converted);
     } else if (hold && hold->kind != BACKEND_FLOCK && !hold_find_by_lock_owner(r->fs, r->node, r->lock.owner)) {
         lock_convert(r, hold, BACKEND_FCNTL, lock_set_converted);
-    } else if (!lock_awaits_name(r, lease, lock_resumed) && !lock_awaits_outcome(r, lease)) {
+    } else if (lock_awaits_name(r, lease, lock_apply) || lock_awaits_outcome(r, lease)) {
+        return;
+    } else if (r->lock.owner) {
         lock_set_new(r);
-    }
-}
-
-static void lock_request(struct request *r)
-{
-    if (r->lock.owner) {
-        lock_set_try(r);
     } else {
-        lock_flock_try(r);
+        lock_flock_new(r);
     }
-}
-
-static void lock_resumed(struct request *r)
-{
-    lock_apply(r);
 }
 
 static void lock_range(struct request *r, const struct flock *lock)
@@ -556,8 +529,7 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
     }
 }
 
-/* A pid means something on its own host only; -1 is what F_GETLK tells of a lock
- * that no process here has. (fcntl(2)) */
+/* For F_GETLK: a pid, which is valid on its own host only, or -1 for a lock that no process here has; see fcntl(2). */
 static pid_t lock_holder_pid(const struct fs *fs, const struct backend_info *info)
 {
     const struct survivor *survivor = info->ticket ? hold_survivor(info->ticket->user) : NULL;
@@ -597,7 +569,7 @@ static void lock_get_unheld(struct request *r)
     request_reply_lock(r, &r->lock.range);
 }
 
-/* Of a ticket in a queue: somebody else's turn, or its own. */
+/* For a ticket in a queue: does it hold? */
 static void lock_get_ticket(struct request *r, const struct hold *ticket)
 {
     if (ticket->ticket->held) {
@@ -618,7 +590,7 @@ static void lock_get_try(struct request *r)
         return;
     }
     if (hold && hold->kind != BACKEND_FLOCK) {
-        lock_get_unheld(r); /* F_SETLK would turn it into the lock asked for; and it is exclusive */
+        lock_get_unheld(r); /* F_SETLK would convert this lease, and it is exclusive */
         return;
     }
     if (lock_awaits_name(r, lease, lock_get_try)) {
