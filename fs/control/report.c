@@ -39,8 +39,8 @@ static void report_abandoned(const char *name, struct hold *hold, const char *wh
     }
 }
 
-/* It ran out.  Of a fixed term that was to be; of an owner that died it is worth
- * knowing; of one that lives somebody slept for too long. */
+/* It ran out.  With a fixed term that was intended; after its owner's death it is worth knowing; while its owner lives,
+ * a process slept for too long. */
 static void report_expired(const char *name, struct hold *hold, const char *who)
 {
     if (hold->kind == BACKEND_PROVISIONAL) {

@@ -14,7 +14,7 @@ static void hold_cancel_acquire(struct request *r)
     request_reply(r, request_cancel_error(r));
 }
 
-/* Between two questions after an outcome: the first, and the longest. */
+/* ms between two attempts while another mount decides: the first pause, and the longest. */
 #define HOLD_RETRY_MIN 8
 #define HOLD_RETRY_MAX 128
 
@@ -49,7 +49,7 @@ static bool hold_retry_provisional(struct request *r, const struct backend_info 
     return true;
 }
 
-/* Those that were parked on it meanwhile have waited for that outcome too. */
+/* Requests that were parked on the hold meanwhile have waited for that outcome, too. */
 static void hold_mark_parked_waited(const struct request *r, const struct hold *hold)
 {
     struct request *parked = r->provisional.until ? hold_first_parked(hold) : NULL;
@@ -58,7 +58,8 @@ static void hold_mark_parked_waited(const struct request *r, const struct hold *
     }
 }
 
-/* Who waited for the outcome looked before the lease was there, however old it is by now. */
+/* Is the lease younger than a second?  A request that waited for its outcome looked before the lease was there, so for
+ * that the lease is new, whatever its age. */
 static bool hold_is_new_lease(const struct request *r, const struct backend_info *holder)
 {
     int64_t age = clock_now() - holder->acquired;
@@ -102,7 +103,7 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
     hold_mark_parked_waited(r, hold);
     hold_ref(hold);
     request_resume(r, result);
-    hold_resume_parked(fs, hold); /* opens that met it unanswered */
+    hold_resume_parked(fs, hold); /* opens that came before the answer */
     hold_unref(fs, hold);
 }
 
@@ -118,7 +119,7 @@ void hold_acquire_claim(struct request *r, struct backend_claim *claim, request_
     } else {
         struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, claim, hold_acquired, r);
         if (ticket && r->req && r->hold == hold && !hold->ticket) {
-            /* Not answered yet: interruptible all the same. */
+            /* No answer yet: a signal can interrupt it already. */
             hold->ticket = ticket;
             request_park(r, hold_queue(hold), answer, hold_cancel_acquire);
         }
@@ -133,7 +134,7 @@ void hold_acquire(struct request *r, struct hold *hold, GBytes *content, request
     r->hold = hold;
     hold_fill_claim(r->fs, hold, hold->kind, NULL, &claim);
     claim.content = content;
-    hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0; /* charged when it is asked for */
+    hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0; /* hold_acquire_claim charges it */
     hold_acquire_claim(r, &claim, answer);
 }
 
@@ -165,9 +166,9 @@ static void hold_converted(void *arg, enum backend_result result)
     } else if (result == BACKEND_OK) {
         hold_mark_granted(fs, hold, hold->ticket);
     }
-    /* First, as those that are parked may make something else of it. */
+    /* First, because a parked request may convert it again. */
     request_resume(r, result);
-    if (hold->kind != BACKEND_FCNTL) { /* else the answer has, and who is parked since then waits for a grant */
+    if (hold->kind != BACKEND_FCNTL) { /* else lock_set_converted has; requests parked since then wait for a grant */
         hold_resume_parked(fs, hold);
     }
     hold_unref(fs, hold);

@@ -154,7 +154,8 @@ void entry_fill_elsewhere(struct fs *fs, struct node *node, const struct backend
     entry->ino = tree_id(fs->tree, node);
     entry_fill_attributes_elsewhere(fs, node, info, &entry->attr);
     node->visible = true;
-    struct node_past *past = tree_ensure_past(node); /* who has found it may look at it when it has gone */
+    struct node_past *past =
+        tree_ensure_past(node); /* a process that has found it may still ask about it when it has gone */
     past->mode = entry->attr.st_mode;
     past->uid = entry->attr.st_uid;
     past->gid = entry->attr.st_gid;
@@ -182,8 +183,8 @@ void entry_fill_missing(struct fs *fs, bool has_node, const char *name, struct f
     entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? ENTRY_KEEP_SECONDS : 0;
 }
 
-/* The rights that were asked for go with what is held here, and nothing of that changes within a tick without the
- * kernel's doing, but for how many links there are: tree_link. */
+/* The kernel may cache rights and attributes for a tick: meanwhile they change only through the kernel, except the
+ * number of links: tree_link. */
 static void entry_made(struct request *r, struct fuse_entry_param *entry)
 {
     entry_fill(r->fs, r->node, entry);

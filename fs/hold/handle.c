@@ -60,7 +60,7 @@ static bool handle_owns(const struct handle *h, struct hold *hold)
     return hold_has_handle(hold, h) || hold_is_owned_by(hold, h->opener);
 }
 
-/* The handle's own before those that its opener has by another. */
+/* The handle's own hold before those that its opener has through other handles. */
 static struct hold *handle_find_hold_on(const struct node *node, const struct handle *h)
 {
     struct hold *hold, *longest = NULL, *by_another = NULL;
@@ -112,13 +112,13 @@ void handle_take_records(struct fs *fs, struct handle *h, struct hold *hold)
     hold->uid = h->uid;
     hold->gid = h->gid;
     hold->mode = (uint16_t)(S_IFREG | handle_mode(h));
-    hold_store(fs, hold); /* it was asked for as what it was then */
+    hold_store(fs, hold); /* the claim named it as it was then */
 }
 
 void handle_release_hold(struct request *r, struct hold *hold, backend_done *done)
 {
     struct node *node = r->node;
-    r->node = tree_ref(hold->node); /* whose end the answer waits for */
+    r->node = tree_ref(hold->node); /* the answer waits until that name is gone */
     tree_unref(r->fs->tree, node);
     hold_release(r->fs, hold, done, r);
 }
@@ -175,7 +175,7 @@ void handle_free(struct fs *fs, struct handle *h)
 static void handle_note_refusal(struct handle *h, int error)
 {
     if (!h->refused && error != -EPERM && (!h->hold || handle_is_provisional(h))) { /* EPERM: its mode, not the lock */
-        h->refused = error == -ESTALE && !h->hold ? -EBUSY : error; /* it has lost nothing: another has the name */
+        h->refused = error == -ESTALE && !h->hold ? -EBUSY : error; /* it has lost nothing: the name is another's */
     }
 }
 
@@ -186,7 +186,7 @@ static void handle_note_refusals(struct request *r, int error)
     if (r->handle && through) {
         handle_note_refusal(r->handle, error);
     } else if (!r->handle && r->sets_times && request_caller(r)) {
-        /* The kernel does not tell by which descriptor they were set, if by any. */
+        /* The kernel does not say through which descriptor they were set, if through any. */
         LIST_FOREACH(h, &r->node->handles, link) {
             if (h->opener == request_caller(r)) {
                 handle_note_refusal(h, error);

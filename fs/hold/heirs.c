@@ -147,10 +147,10 @@ static struct owner *hold_opener(const struct hold *hold)
 bool hold_is_owned_by(struct hold *hold, struct owner *who)
 {
     if (hold_survivor(hold)) {
-        return false; /* a process that has its file open may only have waited: what it asks is a new request */
+        return false; /* a process that has its file open may only have waited, so its request is a new one */
     }
     if (who && who == hold->owner) {
-        return true; /* it asks, so it lives, so nobody has inherited */
+        return true; /* it sent a request, so it lives, so nobody has inherited */
     }
     return owner_is_same(hold_update_owner(hold), who) || owner_is_same(hold_opener(hold), who);
 }
@@ -160,8 +160,9 @@ static bool hold_is_descendant(struct owner *who, struct owner *ancestor)
     return who && ancestor && owner_alive(ancestor) && owner_descends(who, ancestor);
 }
 
-/* Whose heir reads that a helper's output is at its end, asks while that one still exits: it counts as dead then, for
- * its heir.  If it is about to fail it leaves nothing, and the same user may release what a dead process has left. */
+/* An heir that reads to the end of a helper's output sends its request while the helper still exits: for its heir a
+ * helper that exits counts as dead.  If the helper then fails, its heir does not inherit; but the same user may release
+ * a dead process's lease. */
 static bool hold_owner_is_exiting(struct fs *fs, struct hold *hold, struct owner *who)
 {
     return who && hold->closed && hold_next_heir(hold) && owner_descends(who, hold_next_heir(hold)) &&
@@ -181,8 +182,8 @@ bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid
         return true; /* as in hold_is_owned_by */
     }
     struct owner *owner = hold_update_owner(hold), *opener = hold_opener(hold);
-    bool lives = owner && owner_alive(owner);     /* asked once: each time costs a system call */
-    if (!lives && hold_can_pass_on(hold, true)) { /* how it ended is not told yet: perhaps well */
+    bool lives = owner && owner_alive(owner);     /* once, because it costs a system call */
+    if (!lives && hold_can_pass_on(hold, true)) { /* its exit status is not known yet: perhaps 0 */
         owner = hold_next_heir(hold);
         lives = owner_alive(owner);
     }

@@ -12,7 +12,7 @@
 #include "fs/kernel/notify.h"
 #include "fs/kernel/tree.h"
 
-_Static_assert(sizeof(struct hold) <= 104, "a hold is to fit 112 bytes of heap");
+_Static_assert(sizeof(struct hold) <= 104, "a hold must fit into 112 bytes of heap");
 
 /* --- finding ------------------------------------------------------------- */
 
@@ -119,7 +119,7 @@ struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, 
     return hold;
 }
 
-/* Whom it was opened for is no reason for the lease after this one. */
+/* `by_descendant` is about this lease, not about the next one. */
 static void hold_clear_descendants(const struct hold *hold)
 {
     struct handle *handle;
@@ -128,8 +128,7 @@ static void hold_clear_descendants(const struct hold *hold)
     }
 }
 
-/* A process that has looked the name up before may read its attributes only now, and must not see rights that nobody
- * has set. */
+/* A process that has looked the name up before may read its attributes only now: it sees the rights as they were. */
 static void hold_save_rights(const struct hold *hold)
 {
     if (hold->since) {
@@ -155,7 +154,7 @@ static void hold_detach_handles(struct hold *hold)
         }
         return;
     }
-    if (hold->kind == BACKEND_FCNTL && hold_records(hold)) { /* else its handle still has it as what it was */
+    if (hold->kind == BACKEND_FCNTL && hold_records(hold)) { /* else its handle still has it as a lease */
         GPtrArray *handles = hold->extra->records->handles;
         for (guint i = 0; i < handles->len; i++) {
             handle = g_ptr_array_index(handles, i);
@@ -284,7 +283,7 @@ void hold_unpin(struct fs *fs, struct hold *hold)
 
 /* --- ending ---------------------------------------------------------------- */
 
-/* The store has ended its ticket: it is forgotten or, while its lock owner waits for more, holds nothing. */
+/* Its ticket has ended: frees the hold, or, while its lock owner waits for further bytes, keeps it without a ticket. */
 static void hold_end(struct fs *fs, struct hold *hold)
 {
     if (hold->kind != BACKEND_FCNTL || !hold_first_parked(hold)) {
@@ -353,8 +352,8 @@ void hold_notify_gone(struct fs *fs, struct node *node)
     }
 }
 
-/* Somebody of this mount waits for it, as the store has told: so it is held, here or elsewhere, and what becomes of the
- * wait tells whether it goes on to be. */
+/* Does a request of this mount wait in the store's queue?  Then the lock is held, here or elsewhere, and the end of the
+ * wait shows whether it still is. */
 static bool hold_is_awaited(const struct node *node)
 {
     const struct hold *hold;
@@ -383,8 +382,7 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
     struct fs *fs = context;
     struct hold *hold = ticket->user;
     if (ticket->kind == BACKEND_PROVISIONAL) {
-        /* Not if it was just given its grace, or is being decided: that ends it, too,
-         * or else its deadline does. */
+        /* Not if it was just extended, or is being decided: then its deadline or that decision ends it. */
         if (!hold->converting && ticket->deadline - clock_now() <= SECOND / 2) {
             hold_release(fs, hold, NULL, NULL);
         }
@@ -392,12 +390,12 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
     }
     const struct survivor *survivor = hold_survivor(hold);
     if (survivor && !survivor->inode) {
-        return; /* of processes that are not known: it ends with its term */
+        return; /* its processes are not known: it ends with its term */
     }
     if (ticket->kind != BACKEND_LEASE) {
         hold_update_owner(hold);
         if (hold->inherited && hold_heirs(hold)) {
-            hold_finalize_owner(fs, hold); /* who took it has ended */
+            hold_finalize_owner(fs, hold); /* the process that took it has ended */
         }
         hold_update_command(fs, hold);
         backend_renew(fs->backend,
@@ -429,7 +427,7 @@ static void hold_granted_event(void *context, struct backend_ticket *ticket)
     struct request *r = hold_find_request(hold, ticket);
     if (hold->sequence) {
         fs->observer->granted(fs, hold, ticket->kind);
-        hold_resume_parked(fs, hold); /* several may wait for its turn */
+        hold_resume_parked(fs, hold); /* several requests may wait for it */
         return;
     }
     hold_mark_granted(fs, hold, ticket);
@@ -443,23 +441,23 @@ bool hold_has_handle(const struct hold *hold, const struct handle *handle)
     return handle->hold == hold || (handle->records && g_ptr_array_find(handle->records, hold, NULL));
 }
 
-/* The handles that have it; one that is of several has them on its own node. */
-static void hold_each_handle(const struct hold *hold, void (*tell)(struct handle *handle, void *arg), void *arg)
+/* Calls `visit` with each handle that has the hold. */
+static void hold_each_handle(const struct hold *hold, void (*visit)(struct handle *handle, void *arg), void *arg)
 {
     struct handle *handle;
     if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
         if (hold_handle(hold)) {
-            tell(hold_handle(hold), arg);
+            visit(hold_handle(hold), arg);
         }
     } else if (hold->kind == BACKEND_FCNTL) {
         const struct hold_records *records = hold_records(hold); /* it may be forgotten */
         for (guint i = 0; records && i < records->handles->len; i++) {
-            tell(g_ptr_array_index(records->handles, i), arg);
+            visit(g_ptr_array_index(records->handles, i), arg);
         }
     } else {
         LIST_FOREACH(handle, &hold->node->handles, link) {
             if (handle->hold == hold) {
-                tell(handle, arg);
+                visit(handle, arg);
             }
         }
     }
@@ -476,7 +474,7 @@ static void hold_guard_handle(struct handle *handle, void *arg)
     guard_add_handle(guarding->fs, guarding->guard, handle);
 }
 
-/* It is lost to its handles, and to nobody else as long as one of them is open. */
+/* Its handles have lost the lock; nobody else gets it as long as one of them is open. */
 static void hold_begin_guard(struct fs *fs, struct hold *hold, int64_t delay)
 {
     struct hold_guarding guarding = {.fs = fs, .guard = guard_new(fs, hold, delay)};
@@ -542,11 +540,11 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     } else if (hold->kind != BACKEND_FCNTL || hold->ticket == ticket) {
         hold_end(fs, hold);
     } else {
-        hold_unref(fs, hold); /* its lock owner has got another since */
+        hold_unref(fs, hold); /* its lock owner has another ticket since */
     }
     if (why != BACKEND_RELEASED && node->parent->directory->attributes.delay > 0 && !hold_find_first(node) &&
         !guard_covers_node(fs, node)) {
-        hold_notify_gone(fs, node); /* who waits for it waits for nobody */
+        hold_notify_gone(fs, node); /* its waiters wait for the delay, not for a holder */
     } else {
         hold_notify_if_gone(fs, node);
     }

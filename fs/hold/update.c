@@ -47,7 +47,7 @@ static const struct node *hold_file_node(const struct hold *hold)
     return handle ? handle->node : hold->node;
 }
 
-/* By which file the processes are found that have it if this daemon ends. */
+/* Names the file by which the next daemon finds the processes that have it open. */
 static void hold_describe_file(const struct fs *fs, const struct hold *hold, enum backend_kind kind,
                                const struct handle *handle, struct meta *meta)
 {
@@ -61,7 +61,7 @@ static void hold_describe_file(const struct fs *fs, const struct hold *hold, enu
     }
 }
 
-/* Those of the lease that becomes a handle lock do not count any more. */
+/* The times of a lease do not count once it is a handle lock. */
 static void hold_describe_heirs(const struct hold *hold, const struct handle *handle, struct meta *meta)
 {
     const struct hold_heirs *heirs = handle ? NULL : hold_heirs(hold);

@@ -13,7 +13,7 @@
 #define VERDICT_RETRY (SECOND / 10)   /* between two looks whether a walk is over */
 #define VERDICT_WALK_MAX (SECOND * 2) /* a request that was refused waits no longer for a walk */
 
-/* A question to the store: about a request that waits, or about who waits for a survivor. */
+/* A question to the store: about a request that waits, or about the waiters for a survivor. */
 struct survivor_question {
     LIST_ENTRY(survivor_question) link;
     struct fs *fs;

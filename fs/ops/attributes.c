@@ -43,7 +43,7 @@ static void attributes_reply(struct request *r)
     struct stat st;
     struct handle *h = r->node->directory || hold_find_shown(r->node) ? NULL : attributes_own_handle(r);
     entry_fill_attributes(r->fs, r->node, &st);
-    if (h) { /* nobody holds it: to each what its own handle would bring */
+    if (h) { /* nobody holds it: each caller sees what its own handle would give a hold */
         st.st_uid = h->uid;
         st.st_gid = h->gid;
         st.st_mode = (r->node->mode & S_IFMT) | handle_mode(h);
@@ -139,7 +139,7 @@ static void attributes_known(void *arg, enum backend_result result, const struct
     }
 }
 
-/* Goes on at once where all is known here; in the answer r->attributes.elsewhere tells of what another mount holds. */
+/* Continues at once if this mount knows all; else r->attributes.elsewhere describes the lock of another mount. */
 static void attributes_stat(struct request *r, request_step *answer)
 {
     r->attributes.elsewhere = NULL;
@@ -165,7 +165,7 @@ static bool attributes_are_stale(const struct node *node)
            LIST_EMPTY(&node->waiting);
 }
 
-/* For how long, in milliseconds, the kernel may still look at what has gone. */
+/* For how long, in milliseconds, the kernel may still ask about a name that is gone. */
 #define ATTRIBUTES_LEAVING 50
 
 /* Did the name end just now, so that the kernel may not have dropped it yet?  A process
@@ -280,7 +280,7 @@ static void attributes_change_directory(struct request *r)
     directory_store(r, attributes_directory_stored);
 }
 
-/* How often a change goes on with the next lock of its process when the one that was changed has ended. */
+/* How often a change continues with the next lock of its process when the changed one has ended. */
 #define ATTRIBUTES_TRIES 8
 
 static void attributes_change(struct request *r);
@@ -324,7 +324,7 @@ static bool attributes_are_of_own_user(struct request *r)
     return request_uid(r) == 0;
 }
 
-/* Mode and owner: the holder's own.  Where nobody holds, what the caller's handles will bring. */
+/* Mode and owner of the caller's hold; without one, those that its handles give the next hold. */
 static void attributes_change(struct request *r)
 {
     struct hold *hold = hold_find_shown(r->node);
@@ -386,15 +386,14 @@ static void attributes_set_here(struct request *r)
     }
 }
 
-/* What another mount holds is not changed here; the errors are those that a
- * stranger on its own mount gets. */
+/* Another mount's lock is not changed here; the errors are those that another process on that mount gets. */
 static void attributes_refuse(struct request *r)
 {
     bool lost = r->handle ? r->handle->spent : content_times_are_lost(r);
     if (r->attributes.set & ATTRIBUTES_OWNER || (r->attributes.set & FUSE_SET_ATTR_SIZE && !r->handle)) {
         request_reply(r, -EPERM);
     } else if (hold_find_first(r->node)) {
-        attributes_set_here(r); /* it shares with who has held longer elsewhere: of what it has itself */
+        attributes_set_here(r); /* it shares a lock that another mount has held longer: changes its own */
     } else if (r->attributes.set & (FUSE_SET_ATTR_SIZE | ATTRIBUTES_TIMES)) {
         request_reply(r, lost ? -ESTALE : -EBUSY);
     } else {

@@ -80,7 +80,7 @@ void content_read(struct request *r)
     }
 }
 
-/* Without an answer this mount believes in it until its deadline. */
+/* Without an answer this mount counts it as held until its deadline. */
 static void content_synced(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
@@ -116,7 +116,7 @@ static void content_end(struct request *r, enum backend_result result)
     }
 }
 
-/* How often a request goes on with another lock when the one that it was about has ended. */
+/* How often a request continues with the next lock of the name when its own has ended. */
 #define CONTENT_TRIES 8
 
 static void content_change_through(struct request *r);
@@ -142,7 +142,7 @@ static void content_stored(void *arg, enum backend_result result)
     }
 }
 
-/* The new content: the old one with what the request brings. */
+/* The new content: the old one with the request's bytes. */
 static GBytes *content_next(struct request *r, GBytes *old)
 {
     gsize length = 0;
@@ -179,7 +179,7 @@ static void content_known(void *arg, enum backend_result result, const struct ba
         content_refuse(r, -ESTALE); /* it is not held any more */
         return;
     }
-    /* Of several that share only the first is shown; nobody builds on what another wrote. */
+    /* If several share, the name shows the content of the first: the others start from empty content. */
     g_autoptr(GBytes) next = content_next(r, shown ? info->content : hold->ticket->content);
     if (!next) {
         content_refuse(r, -EFBIG);

@@ -13,15 +13,15 @@
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 
-/* Entries asked of the backend at once; more of them on the way to a place further
- * on, each part in a turn of the loop of its own: others are served meanwhile. */
+/* Entries of one request to the backend; more on the way to an offset further on.  Each request has its own turn of the
+ * loop, so that others are served meanwhile. */
 #define DIRECTORY_BATCH 256
 #define DIRECTORY_SKIP 1024
 /* The number of open directories that keep their last batch of names: those that were read most recently.  A limit,
  * because a user may open many directories. */
 #define DIRECTORY_KEPT_MAX 256
 
-/* Offsets of "." and "..": what the kernel passes to go on after them. */
+/* Offsets of "." and "..", which the kernel passes to continue after them. */
 enum { DIRECTORY_AFTER_SELF = 1, DIRECTORY_AFTER_PARENT = 2 };
 
 /* An open directory.  Offset 2 + n is after the nth name that was returned.  The last

@@ -13,7 +13,7 @@
 #include "fs/kernel/tree.h"
 #include "fs/ops/content.h"
 
-/* Of a pid namespace that cannot be seen any process of the user may be it. */
+/* Did the caller open the handle?  If its pid namespace cannot be seen, any process of that user may have. */
 static bool file_is_opener(const struct handle *h, struct request *r)
 {
     if (request_is_foreign(r)) {
@@ -36,14 +36,14 @@ static void file_opened(struct request *r)
     }
 }
 
-/* The name is free, as far as this mount knows: the provisional second. */
+/* The name is free, as far as this mount knows: claims it provisionally. */
 static void file_open_provisionally(struct request *r)
 {
     r->awaits_provisional = !r->waited;
     hold_acquire(r, handle_new_hold(r->fs, r->handle, BACKEND_PROVISIONAL), NULL, file_opened);
 }
 
-/* The owner itself opens what it holds: a renewal, and O_TRUNC is its own. */
+/* The owner opens its own lock: this renews it, and O_TRUNC truncates its content. */
 static void file_open_own(struct request *r, struct hold *hold)
 {
     bool lease = hold->kind == BACKEND_PROVISIONAL || hold->kind == BACKEND_LEASE;
@@ -75,16 +75,16 @@ void file_open(struct request *r)
     } else if (own) {
         file_open_own(r, own);
     } else if (lease && !lease->since) {
-        hold_await_outcome(r, lease, file_open); /* asked for, not answered */
+        hold_await_outcome(r, lease, file_open); /* the store has not answered yet */
     } else if (lease && lease->kind == BACKEND_PROVISIONAL) {
         if (r->waited) {
-            entry_reply_open(r); /* the first of those that waited has it now */
+            entry_reply_open(r); /* the first waiter has it now */
         } else {
             r->waited = true;
             hold_await_outcome(r, lease, file_open);
         }
     } else if (lease && clock_now() - lease->since < SECOND) {
-        if (h->by_descendant && r->file.flags & (O_TRUNC | O_APPEND)) { /* not to touch it */
+        if (h->by_descendant && r->file.flags & (O_TRUNC | O_APPEND)) { /* to write into it, as > and >> do */
             r->fs->observer->contended(r, lease);
         }
         request_reply(r, -EBUSY);
@@ -136,7 +136,7 @@ static bool file_close_matters(const struct handle *h)
                    : h->writable && !h->locking && !h->spent;
 }
 
-/* Its opener is on its way out; then it may be past being known. */
+/* Is its opener exiting?  The daemon may no longer find such a process. */
 static bool file_opener_is_exiting(struct request *r)
 {
     const struct handle *h = r->handle;
@@ -145,14 +145,15 @@ static bool file_opener_is_exiting(struct request *r)
     return unknown || (tid && file_is_opener(h, r) && owner_thread_is_exiting(r->fs->owners, tid));
 }
 
-/* Its provisional second has run out, though that is not told yet: this process stood still. */
+/* Has its provisional second run out, though the store has not reported that yet?  So it is after this daemon stood
+ * still. */
 static bool file_has_expired(const struct handle *h)
 {
     const struct hold *hold = h->hold;
     return hold && hold->kind == BACKEND_PROVISIONAL && !hold->converting && hold->ticket->deadline <= clock_now();
 }
 
-/* An idle handle joins the provisional second that its process has by another: closing it decides that. */
+/* An idle handle joins the provisional hold that its process has through another handle: its close decides it. */
 static void file_join_provisional(struct fs *fs, struct handle *h)
 {
     struct hold *own = h->hold ? NULL : handle_find_hold(fs, h);
@@ -166,7 +167,7 @@ static void file_flush_close(struct request *r)
 {
     struct handle *h = r->handle;
     if (request_is_foreign(r) && !h->hold) {
-        request_reply(r, 0); /* perhaps a child's, that has ended */
+        request_reply(r, 0); /* perhaps the close of a child that has exited */
         return;
     }
     h->closing = !h->locking && !h->refused;
@@ -184,7 +185,7 @@ static void file_flush_close(struct request *r)
         hold->closed = true;
         request_reply(r, 0);
     } else {
-        if (h->closing) { /* now, while it is there for sure: RELEASE may find it gone */
+        if (h->closing) { /* now, while the process surely exists: at RELEASE it may have ended */
             hold_read_heirs(r->fs, hold);
             hold->closed = true;
             hold_extend_provisional(r->fs, hold);
@@ -215,7 +216,7 @@ static void file_flush_unlocked(void *arg, enum backend_result result)
     request_reply_when_invalidated(r, 0);
 }
 
-/* Any close by a lock owner ends its record locks: closed is when that is done. */
+/* Any close by a lock owner releases its record locks, and is answered when that is done. */
 void file_flush(struct request *r)
 {
     r->handle->flushed = true;
@@ -255,6 +256,6 @@ void file_poll(struct request *r, struct fuse_pollhandle *poll)
     }
     unsigned events = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
     events |= h->wanted ? POLLPRI : 0;
-    events |= h->spent && !h->hold ? POLLERR | POLLHUP : 0; /* by rm or its token, too: who polls did not do that */
+    events |= h->spent && !h->hold ? POLLERR | POLLHUP : 0; /* also after rm, or a release by token */
     request_reply_poll(r, events);
 }

@@ -75,13 +75,13 @@ static void names_reply_elsewhere(struct request *r, struct node *there, const s
     request_reply_entry(r, &entry);
 }
 
-/* A server that has forgotten hears of a directory again with what is held in it. */
+/* A server that has lost its data gets a directory again with the locks that are restored in it. */
 static bool names_is_put_back(const struct node *node)
 {
     return node && node->directory && hold_exists_at(node);
 }
 
-/* It was there until another mount has let go of it. */
+/* The name existed until another mount released it. */
 static void names_forget(struct request *r, struct node *node)
 {
     char path[TREE_PATH_MAX];
@@ -98,7 +98,7 @@ static void names_forget(struct request *r, struct node *node)
     }
 }
 
-/* The backend does not answer: only what this mount holds is there for sure. */
+/* The backend does not answer: only names that this mount holds surely exist. */
 static void names_reply_unknown(struct request *r, struct node *node)
 {
     if (node && hold_exists_at(node)) {
@@ -160,15 +160,14 @@ static void names_released(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     if (r->result == BACKEND_STALE || (r->result == BACKEND_OK && result != BACKEND_STALE)) {
-        r->result = result; /* one that had ended is gone, as the caller wishes, if another was still there */
+        r->result = result; /* a ticket that had already ended is gone, as the caller wishes */
     }
     if (--r->releases == 0) {
         request_done(r, r->result);
     }
 }
 
-/* All that this caller may release of the name; who asks for it meanwhile keeps what it gets.  False: there is nothing.
- */
+/* Releases what this caller may release of the name now, not what is granted meanwhile.  False: there is nothing. */
 static bool names_release(struct request *r)
 {
     struct fs *fs = r->fs;
@@ -224,7 +223,7 @@ static void names_unlink_known(void *arg, enum backend_result result, const stru
     if (result != BACKEND_OK) {
         request_reply(r, -ENOLCK);
     } else if (info->type == BACKEND_NOTHING &&
-               !(node && hold_find_first(node))) { /* the answer may be of before a grant */
+               !(node && hold_find_first(node))) { /* the answer may be older than a grant */
         names_forget(r, node);
         request_reply(r, -ENOENT);
     } else {
@@ -377,8 +376,8 @@ void names_link(struct request *r, struct node *other)
 
 /* --- moving ------------------------------------------------------------------------- */
 
-/* Others who have opened the name may lock it, or wait for it already, by that name, and
- * cannot learn that their file has another name now. */
+/* Other processes that have opened the name may wait for it, or lock it later, by that name: they cannot learn that
+ * their file has another name now. */
 static bool names_is_opened_by_others(struct hold *hold)
 {
     struct handle *h;
@@ -390,8 +389,8 @@ static bool names_is_opened_by_others(struct hold *hold)
     return LIST_NEXT(LIST_FIRST(&hold->node->holds), link) || !LIST_EMPTY(&hold->node->waiting);
 }
 
-/* What the caller itself has by the new name, and what gives way: a lease, decided
- * or not.  NULL: the store knows whether the name is free. */
+/* The caller's own lease of the new name, provisional or not, which the rename replaces.  NULL: only the store knows
+ * whether the name is free. */
 static struct hold *names_replaceable(struct request *r, const struct node *there)
 {
     struct hold *hold = there ? hold_find_lease(there) : NULL;
@@ -443,7 +442,7 @@ static int names_source_error(struct request *r, struct hold *hold)
     return opened ? -EBUSY : 0;
 }
 
-/* Why the new name cannot be had, though what the caller has by it gives way. */
+/* Why the rename is refused although it would replace the caller's own lease. */
 static int names_target_error(const struct request *r, const struct node *there, bool gives_way)
 {
     bool held = there && hold_find_first(there);
@@ -517,7 +516,7 @@ void names_create(struct request *r)
         return;
     }
     struct hold *lease = there ? hold_find_lease(there) : NULL;
-    if (lease && lease->renaming && !hold_is_owned_by(lease, request_caller(r))) { /* what has the name then is meant */
+    if (lease && lease->renaming && !hold_is_owned_by(lease, request_caller(r))) { /* means the name after that */
         hold_await_outcome(r, lease, names_create);
         return;
     }

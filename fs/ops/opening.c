@@ -6,10 +6,10 @@
 #include "fs/fs.h"
 #include "fs/kernel/tree.h"
 
-/* How long a thread may take, also on a busy machine: who was killed on the way does not come. */
+/* How long a thread may take between the two, also on a busy machine.  One that was killed never opens. */
 #define OPENING_MAX SECOND
-/* How long it may take from ESTALE to the second look-up: that waits for the directory, in which somebody who makes a
- * file may be waiting for the outcome of others' seconds. */
+/* How long it may take from ESTALE to the second look-up: that waits for the directory's lock, which a process that
+ * makes a file may have while it waits for a provisional hold. */
 #define OPENING_AGAIN_MAX (30 * SECOND)
 
 struct opening {

@@ -97,7 +97,7 @@ static void ops_init(void *userdata, struct fuse_conn_info *connection)
     }
     connection->want |= FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_ATOMIC_O_TRUNC;
     connection->want &= ~(unsigned)(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ);
-    if (!(fs->backend->features & BACKEND_SOLE_AUTHORITY)) { /* the kernel may keep nothing that a listing tells */
+    if (!(fs->backend->features & BACKEND_SOLE_AUTHORITY)) { /* the kernel must not cache the entries of a listing */
         connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
     }
     connection->max_background = 1024;
@@ -199,7 +199,7 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse
     }
 }
 
-/* The mode of a new lock; what the kernel tells is less the umask. */
+/* The mode of a new lock.  The kernel has applied the umask already. */
 static mode_t ops_lock_mode(const struct fs *fs, mode_t mode)
 {
     return (mode & S_IFMT) | (fs->options->lock_mode ? fs->options->lock_mode : mode & 07777);
@@ -227,7 +227,7 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 
 /* --- files ------------------------------------------------------------------------ */
 
-/* The kernel opens a node, by a name that it has looked up: is it that name's still? */
+/* The kernel opens a node by a name that it has looked up: does the node still have that name? */
 static bool ops_is_meant(struct request *r)
 {
     struct node *node = r->node;
@@ -243,7 +243,7 @@ static void ops_try_open(struct request *r)
 {
     struct hold *lease = hold_find_lease(r->node);
     if (lease && lease->renaming &&
-        !hold_is_owned_by(lease, request_caller(r))) { /* by which name it is meant is not known */
+        !hold_is_owned_by(lease, request_caller(r))) { /* until then it is not known which name it is meant for */
         hold_await_outcome(r, lease, ops_try_open);
     } else if (ops_is_meant(r)) {
         handle_new(r);

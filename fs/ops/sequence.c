@@ -91,8 +91,8 @@ struct hold *sequence_ticket(struct request *r, struct hold *lease)
     if (hold && hold->sequence) {
         return hold;
     }
-    /* One that was closed and is a lease: its owner and those it started may ask, and anybody by a handle of its owner.
-     */
+    /* A ticket that was closed and is a lease: its owner, its owner's descendants, and any process with a handle of its
+     * owner may lock it. */
     if (!lease || !lease->sequence) {
         return NULL;
     }
@@ -137,7 +137,7 @@ static void sequence_reply_grant(struct request *r)
 {
     struct hold *hold = r->hold;
     if (!hold->ticket) {
-        request_reply(r, -ESTALE); /* somebody who waited before has ended it */
+        request_reply(r, -ESTALE); /* another request that waited has ended it */
     } else if (hold->ticket->held) {
         request_reply(r, 0);
     } else if (!r->blocks) {
@@ -161,9 +161,9 @@ static void sequence_stat_again(struct request *r)
     }
 }
 
-/* A shared ticket that others hold beside does not become exclusive, as a read lock of Curator's
- * InterProcessReadWriteLock does not: two that waited to would wait for each other.  Nobody waits for it where the
- * store has forgotten who holds beside it, and they are still to put that back. */
+/* A shared ticket does not become exclusive while others hold, like a read lock of Curator's InterProcessReadWriteLock:
+ * two tickets that waited for that would wait for each other.  After the store has lost its data, it waits until the
+ * other mounts have restored their tickets. */
 static void sequence_await_again(struct request *r)
 {
     if (r->result == BACKEND_OK) {

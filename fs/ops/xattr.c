@@ -246,7 +246,7 @@ static const struct xattr *xattr_find(const struct node *node, const char *name)
     return NULL;
 }
 
-/* Without the backend: what this mount holds is held, and who has lost it knows. */
+/* Needs no backend: this mount knows what it holds, and which handles have lost their lock. */
 static bool xattr_is_known_here(struct request *r, struct backend_info *ret_info)
 {
     const struct xattr *attribute = r->xattr.attribute;
@@ -275,8 +275,7 @@ static void xattr_got(void *arg, enum backend_result result, const struct backen
     }
 }
 
-/* What a ticket of this mount tells: until when this mount believes in it, and
- * that without asking anybody else. */
+/* The remaining time of a ticket of this mount, as this mount counts it, without the store. */
 static void xattr_reply_ticket(struct request *r, struct backend_ticket *ticket, backend_info_done *known)
 {
     struct backend_info info = {.type = BACKEND_LOCK,
@@ -354,8 +353,7 @@ static void xattr_directory_known(void *arg, enum backend_result result, const s
     }
 }
 
-/* A directory's attributes are written together: those that another mount has set
- * are to stay. */
+/* A directory's attributes are written together, so those that another mount has set must be read first. */
 static void xattr_set_now(struct request *r)
 {
     if (!r->node->directory) {

@@ -285,7 +285,7 @@ void xattr_set_check(struct request *r)
     }
 }
 
-/* Root ends whatever it is, guards too; anybody else what is his own, if all of it is. */
+/* Root ends all holders and guards; other users only if all of them are their own. */
 static void xattr_revoke_own(struct request *r, const char *path, uint64_t token, backend_done *done)
 {
     struct backend_match match = {.word = META_UID_WORD};
@@ -297,7 +297,8 @@ static void xattr_revoke_own(struct request *r, const char *path, uint64_t token
     }
 }
 
-/* Who may write it now: the kernel looked at who held it a moment ago, and a token can be guessed. */
+/* May the caller write the attribute now?  The kernel checked the rights of an earlier holder, and a token can be
+ * guessed. */
 static void xattr_release_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
@@ -318,7 +319,8 @@ static void xattr_release_known(void *arg, enum backend_result result, const str
         struct backend_match any = {.text = ""};
         backend_revoke_matching(r->fs->backend, path, token, &any, xattr_revoked, r);
     } else {
-        xattr_revoke_own(r, path, token, xattr_revoked); /* the rights of L are not those of who has joined */
+        xattr_revoke_own(r, path, token,
+                         xattr_revoked); /* L has the rights of its first holder, not of those that share it */
     }
 }
 
@@ -334,7 +336,7 @@ void xattr_set_release(struct request *r)
     }
 }
 
-/* The value is by now who held it. */
+/* r->value now names the former holder. */
 static void xattr_broken(void *arg, enum backend_result result)
 {
     struct request *r = arg;
