@@ -34,4 +34,3 @@ ended() {
 # A file that the command makes when it runs, with its pid.
 mark() { [ -s "$TEST_DIR/$1" ]; }
 pid_of() { cat "$TEST_DIR/$1"; }
-waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }

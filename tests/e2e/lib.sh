@@ -231,7 +231,10 @@ examples() { # MANUAL SECTION
 
 exists() { [ -e "$MNT/$1" ] || [ -L "$MNT/$1" ]; }
 absent() { ! [ -e "$MNT/$1" ] && ! [ -L "$MNT/$1" ]; }
+gone_from() { [ ! -e "$1/$2" ]; } # MOUNTPOINT NAME
 attribute() { getfattr --only-values --absolute-names -n "user.lease.$2" "$MNT/$1" 2>/dev/null; }
+waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; } # NAME COUNT
+logged() { grep -q -- "$2" "$1"; }                    # FILE PATTERN
 
 # Seconds as the attributes show them, "1.500", "30" or "30s", in milliseconds.
 milliseconds() {
@@ -329,6 +332,8 @@ answers() { # NAME EXPRESSION PATTERN, silently: a condition for `eventually`
     [[ $(ask "$1" "$2") == $3 ]]
 }
 
+quiet() { ! read -r -t 0 -u "${actor_out[$1]}"; } # NAME: it has not answered yet
+
 # end_actor NAME: kill -9.
 end_actor() {
     local fd
@@ -408,6 +413,21 @@ mount_at() { # MOUNTPOINT BACKEND OPTIONS [PREFIX COMMAND…]
         exit 1
     fi
     remember "$MNT" "$DAEMON" "$LOG"
+}
+
+# mount_both URI OPTIONS: two mounts of a server stand for two hosts: MOUNT_A, LOG_A, DAEMON_A and B; MNT is MOUNT_A.
+mount_both() {
+    # shellcheck disable=SC2034 # for the tests
+    mount_backend "$1" "$2" && MOUNT_B=$MNT LOG_B=$LOG DAEMON_B=$DAEMON
+    # shellcheck disable=SC2034
+    mount_backend "$1" "$2" && MOUNT_A=$MNT LOG_A=$LOG DAEMON_A=$DAEMON
+}
+
+# on MOUNTPOINT COMMAND…: with MNT that one.
+on() {
+    local MNT=$1
+    shift
+    "$@"
 }
 
 # BACKEND is what was mounted, to mount it again with mount_at.  With E2E_STORE=redis both are a mount of a Redis server, one for each DIRECTORY.

@@ -89,17 +89,4 @@ sql() {
     psql -XqtA -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT" -U "${SQL_USER:-postgres}" postgres "${arguments[@]}" 2>&1
 }
 
-# mount_two [OPTIONS]: two mounts of the server stand for two hosts: MOUNT_A, LOG_A, DAEMON_A and B.
-mount_two() {
-    # shellcheck disable=SC2034 # for the tests
-    mount_backend "$POSTGRESQL_URI" "${1:-}" && MOUNT_B=$MNT LOG_B=$LOG DAEMON_B=$DAEMON
-    # shellcheck disable=SC2034
-    mount_backend "$POSTGRESQL_URI" "${1:-}" && MOUNT_A=$MNT LOG_A=$LOG DAEMON_A=$DAEMON
-}
-
-# on MOUNTPOINT COMMAND…: with MNT that one.
-on() {
-    local MNT=$1
-    shift
-    "$@"
-}
+mount_two() { mount_both "$POSTGRESQL_URI" "${1:-}"; } # [OPTIONS]

@@ -103,20 +103,7 @@ redis_key() { [ "$(redis_cli EXISTS "$1")" = 1 ]; }
 # mount_redis [OPTIONS]: a mount of the server; MNT, DAEMON, LOG.
 mount_redis() { mount_backend "$REDIS_URI" "${1:-}"; }
 
-# mount_two [OPTIONS]: two mounts of the server stand for two hosts: MOUNT_A, LOG_A, DAEMON_A and B.
-mount_two() {
-    # shellcheck disable=SC2034,SC2153 # for the tests; of lib.sh
-    mount_redis "${1:-}" && MOUNT_B=$MNT LOG_B=$LOG DAEMON_B=$DAEMON
-    # shellcheck disable=SC2034
-    mount_redis "${1:-}" && MOUNT_A=$MNT LOG_A=$LOG DAEMON_A=$DAEMON
-}
-
-# on MOUNTPOINT COMMAND…: with MNT that one.
-on() {
-    local MNT=$1
-    shift
-    "$@"
-}
+mount_two() { mount_both "$REDIS_URI" "${1:-}"; } # [OPTIONS]
 
 # proxy_start SEED: a proxy before the server, on PROXY_PORT; PROXY_URI.  proxy COMMAND: see tests/proxy.py.
 proxy_start() {

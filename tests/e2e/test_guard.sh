@@ -25,7 +25,6 @@ kept() { # NAME: it is shown as held by A
     says B 'close(g)' ok
     says B "acquire('$1')" EEXIST
 }
-waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
 guarded() { grep -q "^leasefs_guarded $1\$" "$MNT/.leasefs/metrics"; }
 
 it "the holder sets a guard of at most a minute, reads it, and takes it back"

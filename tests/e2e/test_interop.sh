@@ -21,9 +21,7 @@ INTEROP=$E2E_DIR/interop
 wanted() { [ "${#only[@]}" -eq 0 ] || [[ " ${only[*]} " = *" $1 "* ]]; }
 only=("$@")
 
-waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
 written() { [ -s "$1" ]; }
-quiet() { ! read -r -t 0 -u "${actor_out[$1]}"; } # NAME: it has not answered yet
 
 # Everything that is said of one client; its locks are NAME.1, NAME.2, …
 # client NAME KEYS EXTENDS COMMAND…: KEYS is what stands before a name to make its key; EXTENDS: it can (yes or no).

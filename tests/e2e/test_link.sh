@@ -6,7 +6,6 @@
 mount_memory
 actor A
 actor B
-waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
 
 it "link(tmp, L) acquires L for the caller with tmp's content; same inode and nlink 2 while both exist"
 says A 'acquire("tmp", "pid 17\n")' ok

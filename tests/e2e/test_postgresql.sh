@@ -5,10 +5,9 @@
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=postgresql.sh
 . "$(dirname "$0")/postgresql.sh"
+# shellcheck source=two_mounts.sh
+. "$(dirname "$0")/two_mounts.sh"
 
-waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
-logged() { grep -q -- "$2" "$1"; }
-gone_from() { [ ! -e "$1/$2" ]; }
 connected() { grep -q '^state: connected$' "$1/.leasefs/status"; }
 
 postgresql_start
@@ -16,35 +15,7 @@ mount_two ttl=10
 on "$MOUNT_B" actor B
 actor A
 
-it "a lease is refused on the other mount, shown there, and free after rm"
-expect touch "$MOUNT_A/lease"
-expect_not touch "$MOUNT_B/lease"
-expect_not rm "$MOUNT_B/lease"
-expect_is "$(ls "$MOUNT_B")" lease
-expect_re "$(on "$MOUNT_B" attribute lease token)" '^[1-9][0-9]{15}$'
-expect_is "$(on "$MOUNT_B" attribute lease guarantee)" single
-says A 'acquire("text", "some content")' ok
-expect_is "$(cat "$MOUNT_B/text")" "some content"
-expect rm "$MOUNT_A/lease"
-expect_not test -e "$MOUNT_B/lease"
-expect touch "$MOUNT_B/lease"
-expect rm "$MOUNT_B/lease"
-
-it "flock waits for the other mount, and has a greater token then"
-says A 'f = op("handle", "RDWR|CREAT"); flock(f, "EX")' ok
-before=$(attribute handle token)
-says B 'f = op("handle", "RDWR|CREAT"); flock(f, "EX|NB")' EAGAIN
-tell B 'flock(f, "EX")'
-expect eventually 10 waiters handle 1
-says A 'flock(f, "UN")' ok
-expect_is "$(hear B)" ok
-expect test "$(attribute handle token)" -gt "$before"
-says A 'flock(f, "SH|NB")' EAGAIN
-says B 'flock(f, "SH")' ok
-says A 'flock(f, "SH|NB")' ok
-says B 'flock(f, "EX|NB")' EAGAIN
-says A 'flock(f, "UN")' ok
-says B 'flock(f, "UN")' ok
+two_mounts single
 
 it "ranges of bytes are locked apart"
 says A 'record(f, "SETLK", "WRLCK", 0, 10)' ok

@@ -6,7 +6,6 @@
 # shellcheck source=postgresql.sh
 . "$(dirname "$0")/postgresql.sh"
 
-logged() { grep -q -- "$2" "$1"; }
 connected() { grep -q '^state: connected$' "$1/.leasefs/status"; }
 open_again() { ! grep -q '^grace period' "$1/.leasefs/status" && connected "$1"; }
 closed() { grep -q '^grace period' "$1/.leasefs/status"; }

@@ -16,7 +16,6 @@ refused() { # WHY [OPTIONS [URI]]: as a regular expression
     expect_is "$(wc -l <<<"$said")" 1 "lines"
 }
 connected() { grep -q '^state: connected$' "$MNT/.leasefs/status"; }
-logged() { grep -q -- "$2" "$1"; }
 uri() { echo "postgresql://$1@127.0.0.1:$POSTGRESQL_PORT/${2:-postgres}${3:-}"; } # USER [DATABASE [QUERY]]
 
 postgresql_start -c fsync=off

@@ -13,7 +13,6 @@ refused() { # WHY OPTION [URI]: as a regular expression
     expect_re "$said" "$1" "the error"
     expect_is "$(wc -l <<<"$said")" 1 "lines"
 }
-waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
 shedlock() { "$PYTHON" "$E2E_DIR/shedlock.py" "$POSTGRESQL_SOCKETS" "$POSTGRESQL_PORT" "$@"; }
 row() { sql "SELECT lock_until > timezone('UTC', now()), locked_by FROM shedlock WHERE name = '$1'"; }
 

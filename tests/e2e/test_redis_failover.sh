@@ -25,8 +25,6 @@ leasefs_fails() { # PATTERN URI [OPTIONS]: it does not mount, in time, and says 
 }
 
 held() { [ "$(ask "$1" "get($2, \"state\")")" = held ]; } # ACTOR HANDLE
-quiet() { ! read -r -t 0 -u "${actor_out[$1]}"; }         # NAME: it has not answered yet
-waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
 # MOUNTPOINT NUMBER: that server is what it uses.
 uses() { timeout -s KILL 10 grep -qx "master: .*:${redis_ports[$2]}" "$1/.leasefs/status"; }
 used_by() { # MOUNTPOINT: the number of its server

@@ -26,8 +26,6 @@ promptly() {
     [ $((NOW - began)) -le "$CALL" ] || fail "$1: $2: took $((NOW - began)) ms"
 }
 
-waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
-quiet() { ! read -r -t 0 -u "${actor_out[$1]}"; } # NAME: it has not answered yet
 lost() { answers "$1" "get($2, 'state')" lost; }  # ACTOR HANDLE
 
 expect_lost() { # ACTOR HANDLE [LIMIT]: it has lost what it held, and every call through the handle says so

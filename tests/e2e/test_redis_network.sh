@@ -97,7 +97,6 @@ for name in B B2 B3 B4 B5; do on "$MOUNT_B" actor $name; done
 # --- locks ---
 
 waiters() { [ "$(on "$MOUNT_B" attribute "$1" waiters)" = "$2" ]; }
-quiet() { ! read -r -t 0 -u "${actor_out[$1]}"; } # NAME: it has not answered yet
 lost() { answers "$1" "get($2, 'state')" lost; }  # ACTOR HANDLE
 
 # promptly NAME EXPRESSION PATTERN: answers so, and in time.

@@ -33,8 +33,6 @@ votes() { # COUNT: so many have a vote
     [ "$(grep -c '^server: .* votes$' "$MOUNT_A/.leasefs/status")" = "$1" ] &&
         [ "$(grep -c '^server: .* votes$' "$MOUNT_B/.leasefs/status")" = "$1" ]
 }
-waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
-logged() { grep -q -- "$2" "$1"; }
 refused() { # WORD BACKEND: the mount fails, with one line that has WORD in it
     local status=0
     new_mountpoint

@@ -12,7 +12,6 @@ ticket() { printf '%s-%010d' "$1" "$2"; }
 # The names in a directory, in the order in which the file system lists them.
 queue() { ls -U "$MNT/$1" | paste -sd ' '; }
 position() { attribute "$1" position; }
-state_is() { [ "$(attribute "$1" state)" = "$2" ]; }
 waiters_are() { [ "$(attribute "$1" waiters)" = "$2" ]; }
 # NAME takes a place in a directory's queue: the handle is `a`, the name `me`.
 take() { # NAME DIRECTORY

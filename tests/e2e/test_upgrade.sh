@@ -16,7 +16,6 @@ install
 ln -s leasefs "$TEST_DIR/bin/mount.leasefs"
 mount -t tmpfs leasefs-test "$TEST_DIR/all"
 mount --make-shared "$TEST_DIR/all"
-also_at_end() { umount "$TEST_DIR/all" 2>/dev/null; }
 sed "s|@bindir@|$TEST_DIR/bin|" "$top_srcdir/fs/upgrade.sh.in" >"$TEST_DIR/upgrade"
 upgrade() { output=$(LEASEFS=$TEST_DIR/bin/leasefs sh "${1:-$TEST_DIR/upgrade}" 2>&1 | grep -F "$TEST_DIR"); } # not others of this machine
 line() { grep "^leasefs: $TEST_DIR/all/$1:" <<<"$output"; }

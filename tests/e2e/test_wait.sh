@@ -6,8 +6,6 @@
 mount_memory
 actor A
 
-waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
-
 it "waiters are served in the order in which they came"
 says A 'a = op("fifo", "RDWR|CREAT"); flock(a, "EX")' ok
 : >"$TEST_DIR/order"

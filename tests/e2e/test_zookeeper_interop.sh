@@ -6,11 +6,6 @@
 # shellcheck source=zookeeper.sh
 . "$(dirname "$0")/zookeeper.sh"
 
-waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
-quiet() { # NAME: it has not answered
-    local id rest
-    ! read -r -t 0.01 id rest <&"${actor_out[$1]}"
-}
 nodes() { [ "$(ask K "nodes $1" | wc -w)" -eq "$2" ]; } # PATH COUNT
 
 curator_compile

@@ -49,20 +49,7 @@ zookeeper_start() {
 
 zookeeper_root() { ZOOKEEPER_ROOT=/$1 ZOOKEEPER_URI=zookeeper://127.0.0.1:$ZOOKEEPER_PORT/$1; }
 
-# mount_two [OPTIONS]: two mounts of the server stand for two hosts: MOUNT_A, LOG_A, DAEMON_A and B.
-mount_two() {
-    # shellcheck disable=SC2034 # for the tests
-    mount_backend "$ZOOKEEPER_URI" "${1:-}" && MOUNT_B=$MNT LOG_B=$LOG DAEMON_B=$DAEMON
-    # shellcheck disable=SC2034
-    mount_backend "$ZOOKEEPER_URI" "${1:-}" && MOUNT_A=$MNT LOG_A=$LOG DAEMON_A=$DAEMON
-}
-
-# on MOUNTPOINT COMMAND…: with MNT that one.
-on() {
-    local MNT=$1
-    shift
-    "$@"
-}
+mount_two() { mount_both "$ZOOKEEPER_URI" "${1:-}"; } # [OPTIONS]
 
 # zookeeper_does PYTHON: with a client `c`, whose root is that of the mounts; what it prints.
 zookeeper_does() {
