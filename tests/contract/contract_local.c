@@ -254,24 +254,6 @@ START_TEST(what_was_released_does_not_come_back)
 }
 END_TEST
 
-START_TEST(what_expired_meanwhile_is_gone)
-{
-    struct contract_log log = {0};
-    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
-    clock_ms deadline;
-
-    claim.ttl = CONTRACT_SHORT;
-    deadline = contract_acquire("a", &claim).ticket->deadline;
-    backend_free(contract_backend);
-    while (clock_now() < deadline)
-        g_usleep(1000); /* nobody is there who could tell */
-    contract_start(open_directory());
-    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
-    restart();
-    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
-}
-END_TEST
-
 static bool found_alive(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
 {
     found(arg, name, ticket, meta, content);
@@ -565,7 +547,6 @@ static TCase *restart_case(void)
     tcase_add_test(tcase, byte_ranges_are_there_again_as_they_were);
     tcase_add_test(tcase, handle_lock_that_waited_is_there_again_if_it_was_granted);
     tcase_add_test(tcase, what_was_released_does_not_come_back);
-    tcase_add_test(tcase, what_expired_meanwhile_is_gone);
     tcase_add_test(tcase, what_ran_out_while_no_daemon_was_there_goes_on_if_it_is_renewed);
     tcase_add_test(tcase, lease_expires_at_its_old_deadline_and_is_reported);
     tcase_add_test(tcase, recovered_leases_are_due_at_once_and_can_be_renewed);

@@ -98,7 +98,8 @@ START_TEST(handle_locks_end_with_their_host)
 }
 END_TEST
 
-START_TEST(reboot_brings_back_what_would_have_expired)
+/* A lease of "a" whose term ends while no daemon runs. */
+static void expire_without_a_daemon(void)
 {
     struct contract_log log = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
@@ -109,6 +110,11 @@ START_TEST(reboot_brings_back_what_would_have_expired)
     backend_free(contract_backend);
     while (clock_now() < deadline)
         g_usleep(1000);
+}
+
+START_TEST(reboot_brings_back_what_would_have_expired)
+{
+    expire_without_a_daemon();
     local_options.boot_id = "another";
     contract_start(local_open_at(local_directory));
     ck_assert_int_eq(contract_stat("a").type, BACKEND_LOCK);
@@ -118,15 +124,7 @@ END_TEST
 
 START_TEST(what_was_found_expired_does_not_come_back_after_a_reboot)
 {
-    struct contract_log log = {0};
-    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
-    clock_ms deadline;
-
-    claim.ttl = CONTRACT_SHORT;
-    deadline = contract_acquire("a", &claim).ticket->deadline;
-    backend_free(contract_backend);
-    while (clock_now() < deadline)
-        g_usleep(1000);
+    expire_without_a_daemon();
     contract_start(local_open_at(local_directory));
     ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
     local_options.boot_id = "another";
