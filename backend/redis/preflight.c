@@ -24,38 +24,6 @@
 #define PREFLIGHT_WORDS 8
 #define ANSWER_MAX 256
 
-/* For each command in the scripts, whose text is ARGV[1]: DISABLED if the server does not have it, '+name' if this user
- * may not run it (Redis 7 and later say so; with older ones it shows when it happens), and '?name error' if the
- * server's answer is not understood.  It gives each command as many arguments as it takes: some servers refuse to check
- * a command with fewer or more, and some of Redis 7 read past the end of what they are given.  Then, by deleting a key
- * that does not exist, whether the server accepts writes. */
-static const char preflight_script[] =
-    "local result, seen = {}, {PUBLISH = true}\n" /* which is about a channel */
-    "local bare = {INFO = true, TIME = true}\n"   /* these take no key, the others this many words behind it */
-    "local behind = {HDEL = 1, HEXISTS = 1, HGET = 1, HMGET = 1, HSET = 2, PEXPIRE = 1, PEXPIREAT = 1, SADD = 1,\n"
-    "  SET = 1, SETRANGE = 2, SISMEMBER = 1, SREM = 1, SSCAN = 1, ZADD = 2, ZCOUNT = 2, ZRANGE = 2, ZRANGEBYLEX = 2,\n"
-    "  ZRANGEBYSCORE = 2, ZRANK = 1, ZREM = 1, ZREMRANGEBYSCORE = 2, ZSCORE = 1}\n"
-    "for name in ARGV[1]:gmatch(\"call%('(%u+)'\") do\n"
-    "  local answer = seen[name] or redis.pcall(name)\n" /* which is too short to do anything */
-    "  if type(answer) == 'table' and answer.err and answer.err:find('Unknown', 1, true) then\n"
-    "    return redis.error_reply('DISABLED ' .. name)\n"
-    "  end\n"
-    "  if not seen[name] and redis.acl_check_cmd then\n"
-    "    local words = bare[name] and {name} or {name, KEYS[1]}\n"
-    "    for i = 1, behind[name] or 0 do words[#words + 1] = '1' end\n"
-    "    local understood, may = pcall(redis.acl_check_cmd, unpack(words))\n"
-    "    if not understood then\n"
-    "      result[#result + 1] = '?' .. name .. ' ' .. tostring(type(may) == 'table' and may.err or may)\n"
-    "    elseif not may then\n"
-    "      result[#result + 1] = '+' .. name:lower()\n"
-    "    end\n"
-    "  end\n"
-    "  seen[name] = true\n"
-    "end\n"
-    "for _, word in ipairs(result) do if word:sub(1, 1) == '+' then return result end end\n"
-    "local answer = redis.pcall('DEL', KEYS[1])\n"
-    "return type(answer) == 'table' and answer or result\n";
-
 struct preflight;
 
 /* One command of a mount: of the set-up of its connection, or a probe. */
@@ -278,7 +246,7 @@ static bool preflight_read_info(struct preflight *p, const redisReply *reply)
     return usable && (!p->missing || preflight_note_missing(p, p->missing));
 }
 
-/* What preflight_script answers. */
+/* The answer of permissions.lua. */
 static bool preflight_read_permissions(struct preflight *p, const redisReply *reply)
 {
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
@@ -333,9 +301,9 @@ static const struct preflight_command preflight_commands[] = {
 static const struct preflight_command preflight_probes[] = {
     {"INFO", .read = preflight_read_info, .arguments = {"INFO"}},
     {"EVAL", "+eval", LOCK_KEYS, .vital = true, .lenient = true, .read = preflight_read_permissions,
-     .arguments = {"EVAL", preflight_script, "1", arg_key, arg_script}},
+     .arguments = {"EVAL", redis_permissions_script, "1", arg_key, arg_script}},
     {"EVAL", "+eval", SIDE_KEYS, .vital = true, .lenient = true, .read = preflight_read_permissions,
-     .arguments = {"EVAL", preflight_script, "1", arg_side, arg_script}},
+     .arguments = {"EVAL", redis_permissions_script, "1", arg_side, arg_script}},
     {"EVALSHA", "+evalsha", .arguments = {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
     {"EXISTS", "+exists", LOCK_KEYS, .arguments = {"EXISTS", arg_key}},
     {"PUBLISH", "+publish", CHANNELS, .arguments = {"PUBLISH", PREFLIGHT_CHANNEL, ""}},

@@ -154,4 +154,7 @@ const char redis_meet_script[] =
 #include "backend/redis/script/format.inc"
 #include "backend/redis/script/meet.inc"
     ;
+const char redis_permissions_script[] =
+#include "backend/redis/script/permissions.inc"
+    ;
 /* clang-format on */

@@ -38,7 +38,7 @@ enum redis_script_id {
 };
 
 extern const struct redis_script redis_scripts[REDIS_SCRIPTS];
-/* meet.lua, which only the preflight runs. */
-extern const char redis_meet_script[];
+/* meet.lua and permissions.lua, which only the preflight runs. */
+extern const char redis_meet_script[], redis_permissions_script[];
 
 #endif
