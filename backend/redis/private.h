@@ -121,7 +121,7 @@ int64_t redis_number(const redisReply *reply, size_t index);
 uint64_t redis_offset(const redisReply *reply, size_t index);
 GBytes *redis_bytes(const redisReply *reply, size_t index, size_t max); /* a new reference, `max` bytes at most */
 
-/* A reply is what a stranger may have written: numbers within bounds. */
+/* Anybody may have written what a reply has, so these bound numbers. */
 int64_t redis_time(const redisReply *reply, size_t index);                    /* ms, at most 10 years; -1: not known */
 uint32_t redis_count(const redisReply *reply, size_t index);                  /* 0 and more */
 bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence); /* false: no token can be that */

@@ -20,19 +20,19 @@
 #define RECOVER_PARTS_MAX 20000 /* of some RECOVER_PART leases */
 #define RECOVER_PART 1000
 #define RECOVER_BATCH 100   /* leases of one request */
-#define RECOVER_PENDING 2   /* batches then: so many stand before whoever asks for something, and before renewals */
-#define RECOVER_SETTLED 500 /* ms: one that was renewed so late has been due before, which settles who owns it */
+#define RECOVER_PENDING 2   /* pending batches: users' requests and renewals are behind these at most */
+#define RECOVER_SETTLED 500 /* ms: a lease that is extended so late has been due before, so its owner is final */
 #define RECOVER_SILENCE 4   /* request timeouts without any answer, after which the recovery gives up */
 
 struct redis_recovery {
     struct redis *r;
-    unsigned open, parts; /* requests that are not answered; parts that were asked for */
+    unsigned open, parts; /* requests without an answer; parts that were requested */
     bool all_found;
     clock_ms answered; /* when the last request was answered; before that, when the recovery began */
-    bool failed;       /* what is left is not asked for (again) */
+    bool failed;       /* what is left is not requested again */
     GBytes *meta;      /* of the last one: most leases are like the one before, and share it */
-    char cursor[24];   /* of the part that is asked for next; "0": the first, and none */
-    TAILQ_HEAD(, recovery_batch) batches, waiting; /* asked for; to be recovered, the first that was extended first */
+    char cursor[24];   /* of the next part; "0": of the first, or there is none */
+    TAILQ_HEAD(, recovery_batch) batches, waiting; /* requested; to be recovered, in the order of their extension */
     backend_recover_each *found;
     void *arg;
 };
@@ -54,7 +54,7 @@ struct recovery_batch {
     bool waits;                       /* the latter */
     clock_ms extend_at;               /* when to extend it again; CLOCK_NEVER: never */
     struct redis_recovery *recovery;
-    bool uncontended; /* asked for in the short way */
+    bool uncontended; /* by the short scripts */
     GArray *leases;
 };
 
@@ -305,7 +305,7 @@ static void recover_postpone(struct recovery_batch *batch)
     batch->waits = true;
 }
 
-/* One whose answer is lost may have been extended before: then its owner's death is seen late by what that was. */
+/* If an answer is lost, a lease may be extended twice: if its owner is dead, it ends late by the first extension. */
 static void recover_on_extended(void *arg, const struct redis_answer *answer)
 {
     struct recovery_batch *batch = arg;
@@ -385,7 +385,7 @@ static bool recover_read_note(struct redis *r, const char *note, struct recovery
     return good;
 }
 
-/* Those of a sequence are never in the short way. */
+/* The short scripts are not for tickets of a sequence. */
 static void recover_request_leases(struct redis_recovery *recovery, const redisReply *notes)
 {
     struct recovery_batch *batches[] = {recover_batch_new(recovery, true), recover_batch_new(recovery, false)};
@@ -418,7 +418,7 @@ static void recover_on_part(void *arg, const struct redis_answer *answer)
         g_strlcpy(recovery->cursor, redis_text(answer->reply, 0), sizeof recovery->cursor);
         recover_request_leases(recovery, answer->reply->element[1]);
     }
-    /* behind what was asked for now, so that the server always has something to do */
+    /* after the requests above, so that the server always has work */
     if (strcmp(recovery->cursor, "0") != 0 && recovery->parts < RECOVER_PARTS_MAX && !recovery->failed) {
         recover_request_part(recovery);
     } else {

@@ -1,4 +1,4 @@
-/* reply: what a reply says.  A stranger may have written it, so nothing in it is taken for granted. */
+/* reply: reads replies.  Anybody may have written what they have, so every value is checked. */
 #include <string.h>
 
 #include "backend/log.h"
@@ -116,8 +116,8 @@ static void reply_on_probed(void *arg, const struct redis_answer *answer)
     remote_request_free(request);
 }
 
-/* What the error does not say: which of the script's keys has the wrong type.  So each side key is read by a command
- * that scripts use for its type, too, and the log names those that refuse it. */
+/* The error does not say which of the script's keys has the wrong type.  So each side key is read by a command for its
+ * type, and the log names the keys that refuse it. */
 static void reply_find_wrong_type(struct redis *r, const struct redis_answer *answer)
 {
     static const char *const probes[] = {

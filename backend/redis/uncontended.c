@@ -187,8 +187,8 @@ static uint64_t uncontended_send_release(struct redis_call *call, struct remote_
     return release->call;
 }
 
-/* If a pending release turned out to need the full script, that would be behind what is sent now about the name.  So
- * the full script goes first. */
+/* A pending release may need the full script.  That would be sent behind the request that is sent now about the name,
+ * so the full script goes first. */
 static void uncontended_finish_release(struct redis *r, const char *name)
 {
     const struct uncontended_release *release = g_hash_table_lookup(r->uncontended.releases, name);

@@ -200,7 +200,7 @@ static bool conn_is_at(const struct redis_conn *conn, const char *host, uint16_t
     return conn->host && strcmp(conn->host, host) == 0 && conn->port == port;
 }
 
-/* Whether it was asked for or not. */
+/* A result of locate.c, also one that was not requested: the master has changed. */
 static void conn_on_located(void *arg, const char *host, uint16_t port, const char *error)
 {
     struct redis_conn *conn = arg;
@@ -262,7 +262,7 @@ static void conn_come_up(struct redis_conn *conn)
     conn->counts.silent = 0;
     conn->state = REDIS_CONN_UP;
     redis_conn_request_resume(conn);
-    if (changed) { /* what was watched may have changed meanwhile */
+    if (changed) { /* watched keys may have changed meanwhile */
         conn->events->changed(conn->context, NULL, 0);
     }
 }
@@ -296,7 +296,7 @@ static bool conn_is_message(const redisReply *reply)
 static void conn_tell_message(struct redis_conn *conn, const redisReply *channel, const redisReply *data)
 {
     if (conn->state != REDIS_CONN_UP) {
-        return; /* `up` has all asked again anyway */
+        return; /* once it is up, everything is requested again */
     }
     if (conn_is_string(channel, REDIS_INVALIDATE)) {
         if (data->type != REDIS_REPLY_ARRAY) { /* FLUSHALL and the like: a null */

@@ -38,7 +38,7 @@ struct redis_conn;
 #define REDIS_RETRY_MIN 20 /* before the second connection attempt, doubled for each, ±50 % */
 #define REDIS_RETRY_MAX 2000
 #define REDIS_RETRY_SOON 100   /* the same when it is needed soon: see struct redis_conn_events */
-#define REDIS_CONNECT_SOON 250 /* what an attempt has at least then */
+#define REDIS_CONNECT_SOON 250 /* the time limit of an attempt is at least this then */
 #define REDIS_STAMP_MAX 31
 #define REDIS_STEADY 200 /* after so long a time up, the pauses start at the minimum again */
 
@@ -130,8 +130,8 @@ void redis_conn_start(struct redis_conn *conn, struct ev_loop *loop, const struc
 /* Ends it; callbacks of requests under way are not called.  NULL is allowed. */
 void redis_conn_free(struct redis_conn *conn);
 
-/* Counts (+1, -1) those that wait for a message or a change of a key.  While there is one, a Pub/Sub connection that
- * was silent for twice the time of a reply is probed.  Otherwise it costs no wake-ups. */
+/* Counts (+1, -1) waiters for a message or a change of a key.  While there are any, a Pub/Sub connection that was
+ * silent for twice the time of a reply is probed.  Without any it costs no wake-ups. */
 void redis_conn_keep(struct redis_conn *conn, int more);
 
 bool redis_conn_is_up(const struct redis_conn *conn);
@@ -145,7 +145,7 @@ const char *redis_conn_place(const struct redis_conn *conn);
 struct redis_conn_counts {
     uint64_t requests;   /* sent, repetitions included */
     uint64_t reconnects; /* times it came up after the first */
-    uint64_t waits;      /* times that replicas were asked whether they have what was written */
+    uint64_t waits;      /* how often replicas were asked for confirmation */
     uint64_t shortfalls; /* of these, how often too few had it in time */
     clock_ms since;      /* 0: it is down */
     clock_ms silent;     /* since when the server owes an answer, or is down; 0: neither */
@@ -165,7 +165,7 @@ struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn);
 uint64_t redis_conn_call(struct redis_conn *conn, const struct redis_script *script, size_t keys,
                          const struct redis_argument *arguments, size_t count, int64_t timeout,
                          redis_answered *answered, void *arg);
-/* Only from `greet`: KEYS, so many, and then ARGV of that script, copied. */
+/* Only from `greet`: `keys` KEYS and then ARGV of that script, copied. */
 void redis_conn_greet(struct redis_conn *conn, size_t keys, const struct redis_argument *arguments, size_t count);
 /* At most REDIS_STAMP_MAX bytes; at first "". */
 void redis_conn_stamp(struct redis_conn *conn, const char *stamp);
@@ -176,7 +176,7 @@ uint64_t redis_conn_command(struct redis_conn *conn, const struct redis_argument
 uint64_t redis_conn_try(struct redis_conn *conn, const struct redis_argument *arguments, size_t count, int64_t timeout,
                         redis_answered *answered, void *arg);
 
-/* Drops the callback of a request.  The server still carries out one that was sent; true: it was not, and never is. */
+/* Drops the callback of a request.  True: it was not sent, and never is.  A request that was sent is carried out. */
 bool redis_conn_forget(struct redis_conn *conn, uint64_t id);
 
 /* Tells `changed` once when the key changes, expires or is deleted, by whomever

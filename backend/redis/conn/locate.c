@@ -21,7 +21,7 @@
 enum locate_state {
     LOCATE_IDLE,
     LOCATE_ASKING,
-    LOCATE_WATCHING, /* a Sentinel is to tell */
+    LOCATE_WATCHING, /* a Sentinel reports when the master changes */
     LOCATE_WAITING   /* others must be asked quietly */
 };
 
@@ -37,17 +37,17 @@ struct redis_locate {
     enum locate_state state;
     bool quietly; /* nobody waits for the answer */
     guint count;  /* of hosts */
-    guint host;   /* the one that is asked, or was last */
+    guint host;   /* the host that is asked, or was asked last */
     guint left;   /* to be asked */
     struct redis_resolve *resolve;
     GArray *addresses; /* of the host */
-    guint address;     /* the one that is tried */
+    guint address;     /* the address that is tried */
     struct redis_link link;
     enum locate_step step;
     int64_t slot;
     char *found; /* the host that was named */
     uint16_t found_port;
-    GString *errors; /* of those that were asked */
+    GString *errors; /* of the hosts that were asked */
     struct ev_timer timer;
 };
 
@@ -105,7 +105,7 @@ static void locate_next(struct redis_locate *l)
     }
 }
 
-/* The one that is asked is of no use. */
+/* The present host is of no use: asks the next. */
 static void locate_pass_over(struct redis_locate *l, const char *why)
 {
     char *host = redis_uri_show_host(l->options.uri->hosts[l->host], l->options.uri->ports[l->host]), text[256];
@@ -209,7 +209,7 @@ static void locate_on_opened(void *arg)
     redis_link_flush(&l->link);
 }
 
-/* Servers repeat what they do not know: then a password. */
+/* In words of its own: a server repeats the arguments of a command that it does not know, and one may be a password. */
 static void locate_on_refused(struct redis_locate *l, const char *why)
 {
     static const struct {

@@ -25,13 +25,13 @@
 enum redis_conn_state {
     REDIS_CONN_NEW,       /* not started */
     REDIS_CONN_PAUSE,     /* nothing is tried before `retry_at` */
-    REDIS_CONN_RESOLVE,   /* it is asked where the server is, and its addresses are looked up */
+    REDIS_CONN_RESOLVE,   /* locate.c finds the server, and its addresses are looked up */
     REDIS_CONN_SUBSCRIBE, /* the Pub/Sub connection is being made and set up */
     REDIS_CONN_PREPARE,   /* then the one for commands */
     REDIS_CONN_UP,
 };
 
-/* One thing that is said on a new connection. */
+/* One command on a new connection. */
 enum redis_step {
     REDIS_STEP_AUTH,
     REDIS_STEP_PING,
@@ -84,14 +84,14 @@ struct redis_conn {
     char logged[REDIS_ERROR_SIZE]; /* what was logged last of that */
     struct redis_locate *locate;
     char *host;  /* where the server is, by a name or an address; NULL: not known, or a path */
-    char *place; /* the same with its port, to be shown; NULL: the URI tells it */
+    char *place; /* the same with its port, for messages; NULL: the URI has it */
     uint16_t port;
     struct redis_resolve *resolve;
-    GArray *addresses; /* struct redis_address; NULL: to be asked for, and looked up */
-    guint address;     /* the one that is tried */
+    GArray *addresses; /* struct redis_address; NULL: not looked up yet */
+    guint address;     /* the address that is tried */
     unsigned attempts; /* rounds over all addresses that failed */
     clock_ms retry_at;
-    clock_ms needed_by; /* as struct redis_conn_events says; of the past: to be asked for */
+    clock_ms needed_by; /* the last result of events->needed; if it is past, that is called again */
     clock_ms refused_at;
     struct redis_peer pubsub;
     struct redis_peer command;
@@ -107,13 +107,13 @@ struct redis_conn {
     struct redis_conn_counts counts;
     bool was_up; /* ever */
 
-    GHashTable *requests;              /* by id: those whose callback is still to be called */
+    GHashTable *requests;              /* by id: requests whose callback has not been called */
     struct redis_requests live;        /* the same, oldest first */
     struct redis_requests waiting;     /* to be sent, in order */
     struct redis_requests held;        /* behind those, for a moment */
     struct redis_requests sent;        /* to be answered, in order; also forgotten ones */
     struct redis_requests delayed;     /* refused for the time being, in order */
-    struct redis_requests unconfirmed; /* answered, in order; told when it is known whether the replicas have it */
+    struct redis_requests unconfirmed; /* answered, in order; reported after the answer to WAIT */
     bool confirming;                   /* a WAIT is under way: nothing is sent before its answer */
     bool marked;                       /* the write before the last one was done */
     bool short_of_replicas;            /* the last one was not met */
@@ -121,7 +121,7 @@ struct redis_conn {
     clock_ms expire_at; /* no request's time is up before */
 };
 
-/* Has the work done that there is, at the end of this turn of the loop. */
+/* Schedules `work` for the end of this turn of the loop. */
 static inline void redis_conn_wake(struct redis_conn *conn)
 {
     if (conn->loop) {
@@ -129,7 +129,7 @@ static inline void redis_conn_wake(struct redis_conn *conn)
     }
 }
 
-/* Whether `error` still tells of now. */
+/* Does `error` describe the present? */
 static inline bool redis_conn_is_away(const struct redis_conn *conn)
 {
     return conn->error[0] && (conn->state != REDIS_CONN_UP || clock_now() - conn->refused_at <= conn->options.timeout);
@@ -154,7 +154,7 @@ void redis_conn_request_resume(struct redis_conn *conn);
 void redis_conn_request_lost(struct redis_conn *conn);
 /* A reply on the connection for commands; takes it.  False: the connection is useless. */
 bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char *error);
-/* Does what is due: answers those whose time is up, sends what waits. */
+/* Answers requests whose time is up, and sends waiting ones. */
 void redis_conn_request_work(struct redis_conn *conn, clock_ms now);
 /* When there is something to do for it next, but for replies; CLOCK_NEVER. */
 clock_ms redis_conn_request_due(const struct redis_conn *conn);

@@ -32,7 +32,7 @@ struct redis_request {
     bool whole;    /* sends the script's text: the server has lost it */
     bool once;     /* an error is its answer, not tried again */
     bool repeated; /* a try before the present one may have been carried out */
-    bool is_mark;  /* the write before WAIT; like that, nobody asked for it, and it is not live */
+    bool is_mark;  /* the write before WAIT; like WAIT it has no callback, and is not live */
     bool is_wait;  /* WAIT */
     uint64_t id;
     redis_answered *answered;
@@ -119,7 +119,7 @@ static void request_answer(struct redis_conn *conn, struct redis_request *reques
 
 /* --- asking --- */
 
-/* With room for so many arguments more before and behind those. */
+/* `before` and `behind`: for how many further arguments it leaves room. */
 static struct redis_request *request_new(struct redis_conn *conn, size_t head, const struct redis_argument *arguments,
                                          size_t count, size_t tail, int64_t timeout)
 {
@@ -263,7 +263,7 @@ static void request_send_mark(struct redis_conn *conn, clock_ms now)
     conn->marked = false;
 }
 
-/* Asks whether the replicas have what was sent before it. */
+/* Sends WAIT: have the replicas what was sent before? */
 static void request_send_wait(struct redis_conn *conn, clock_ms now)
 {
     char replicas[16], time[24];
@@ -535,7 +535,7 @@ static void request_abandon(struct redis_conn *conn, struct redis_request *reque
     request_free(request);
 }
 
-/* One whose time is up; when there is none, sets `expire_at`. */
+/* A request whose time is up; if there is none, sets `expire_at`. */
 static struct redis_request *request_find_expired(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request;
