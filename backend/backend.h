@@ -50,7 +50,7 @@ enum backend_result {
     BACKEND_DAMAGED,     /* the store's data about this name is corrupt */
 };
 
-/* One word for a log line or a status page. */
+/* One word, for messages of the tests. */
 const char *backend_result_name(enum backend_result result);
 
 enum backend_kind {

@@ -304,36 +304,6 @@ static void hold_end(struct fs *fs, struct hold *hold)
     LIST_INSERT_HEAD(&hold->node->waiting, hold, link);
 }
 
-void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *arg)
-{
-    struct backend_ticket *ticket = hold->ticket;
-    struct node *node = tree_ref(hold->node);
-    hold->ticket = NULL;
-    if (ticket) {
-        backend_release(fs->backend, ticket, done, arg);
-    } else if (done) {
-        done(arg, BACKEND_STALE);
-    }
-    hold_end(fs, hold);
-    hold_notify_if_gone(fs, node);
-    tree_unref(fs->tree, node);
-}
-
-void hold_release_range(struct fs *fs, struct hold *hold, uint64_t start, uint64_t end, backend_done *done, void *arg)
-{
-    struct node *node = tree_ref(hold->node);
-    if (!backend_release_range(fs->backend, hold->ticket, start, end, done, arg)) {
-        hold_end(fs, hold);
-        hold_notify_if_gone(fs, node);
-    }
-    tree_unref(fs->tree, node);
-}
-
-bool hold_exists_at(const struct node *node)
-{
-    return node->directory ? node->directory->held > 0 : hold_find_first(node) != NULL;
-}
-
 void hold_notify_gone(struct fs *fs, struct node *node)
 {
     if (node->visible) {
@@ -368,11 +338,42 @@ static bool hold_is_awaited(const struct node *node)
     return r;
 }
 
-void hold_notify_if_gone(struct fs *fs, struct node *node)
+/* After something of the node has ended: the kernel drops the name, unless a hold or a waiter of this mount has it. */
+static void hold_notify_if_gone(struct fs *fs, struct node *node)
 {
     if (!hold_find_first(node) && !hold_is_awaited(node) && !guard_covers_node(fs, node)) {
         hold_notify_gone(fs, node);
     }
+}
+
+void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *arg)
+{
+    struct backend_ticket *ticket = hold->ticket;
+    struct node *node = tree_ref(hold->node);
+    hold->ticket = NULL;
+    if (ticket) {
+        backend_release(fs->backend, ticket, done, arg);
+    } else if (done) {
+        done(arg, BACKEND_STALE);
+    }
+    hold_end(fs, hold);
+    hold_notify_if_gone(fs, node);
+    tree_unref(fs->tree, node);
+}
+
+void hold_release_range(struct fs *fs, struct hold *hold, uint64_t start, uint64_t end, backend_done *done, void *arg)
+{
+    struct node *node = tree_ref(hold->node);
+    if (!backend_release_range(fs->backend, hold->ticket, start, end, done, arg)) {
+        hold_end(fs, hold);
+        hold_notify_if_gone(fs, node);
+    }
+    tree_unref(fs->tree, node);
+}
+
+bool hold_exists_at(const struct node *node)
+{
+    return node->directory ? node->directory->held > 0 : hold_find_first(node) != NULL;
 }
 
 /* --- the backend's events ---------------------------------------------------- */

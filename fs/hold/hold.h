@@ -391,9 +391,6 @@ int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory);
 
 /* --- its name in the kernel: hold.c --- */
 
-/* Call it after something of the node ended: if nothing holds the name and nobody here waits for it, the kernel drops
- * it. */
-void hold_notify_if_gone(struct fs *fs, struct node *node);
 /* The backend reported that nobody holds the name: the kernel drops it. */
 void hold_notify_gone(struct fs *fs, struct node *node);
 /* Counts it, or no longer, in `held` of its directories.  A rename calls it twice. */

@@ -72,7 +72,8 @@ size_t leaserun_set_next(const struct leaserun_set *set)
     return next;
 }
 
-int64_t leaserun_set_ttl(const struct leaserun_set *set)
+/* The shortest ttl, ms. */
+static int64_t set_ttl(const struct leaserun_set *set)
 {
     int64_t shortest = INT64_MAX;
     for (size_t i = 0; i < set->count; i++) {
@@ -84,7 +85,7 @@ int64_t leaserun_set_ttl(const struct leaserun_set *set)
 
 static int64_t set_early(const struct leaserun_set *set)
 {
-    int64_t limit = leaserun_early_limit(leaserun_set_ttl(set));
+    int64_t limit = leaserun_early_limit(set_ttl(set));
     return set->early < limit ? set->early : limit;
 }
 
@@ -95,7 +96,7 @@ clock_ms leaserun_set_last_moment(const struct leaserun_set *set)
 
 int64_t leaserun_set_grace(const struct leaserun_set *set, int64_t wanted)
 {
-    int64_t ttl = leaserun_set_ttl(set), limit = leaserun_grace_limit(ttl) - set_early(set);
+    int64_t ttl = set_ttl(set), limit = leaserun_grace_limit(ttl) - set_early(set);
     int64_t grace = wanted < 0 ? leaserun_grace(ttl) : wanted;
     return grace < limit ? grace : limit;
 }
@@ -109,7 +110,7 @@ void leaserun_set_measure(struct leaserun_set *set, const struct leaserun_target
 
 int64_t leaserun_set_measure_pause(const struct leaserun_set *set)
 {
-    int64_t pause = leaserun_set_ttl(set) / 6;
+    int64_t pause = set_ttl(set) / 6;
     return pause > 10 ? pause : 10;
 }
 

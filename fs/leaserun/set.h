@@ -40,10 +40,9 @@ size_t leaserun_set_poll(const struct leaserun_set *set, struct pollfd *ret_fds)
 void leaserun_set_read_reports(struct leaserun_set *set);
 
 /* leaserun_set_last_moment: when the killing of all processes must begin.  leaserun_set_next: the lock that decides it.
- * leaserun_set_ttl: the shortest ttl, ms. */
+ */
 clock_ms leaserun_set_last_moment(const struct leaserun_set *set);
 size_t leaserun_set_next(const struct leaserun_set *set);
-int64_t leaserun_set_ttl(const struct leaserun_set *set);
 /* The time from SIGTERM to SIGKILL: `wanted` ms, cut to what fits; negative: by the ttl. */
 int64_t leaserun_set_grace(const struct leaserun_set *set, int64_t wanted);
 

@@ -64,11 +64,6 @@ bool redis_cap_exceeded(struct redis_cap *cap, const redisContext *context)
     return cap->exceeded;
 }
 
-void redis_cap_renew(struct redis_cap *cap)
-{
-    cap->elements = cap->bytes = 0;
-}
-
 /* --- the connection --- */
 
 /* Tells that it is closed, after closing it: the callee may open it again. */
@@ -145,7 +140,7 @@ static void link_on_readable(struct ev_loop *loop, struct ev_io *watcher, int ev
             return;
         }
         if (reply) {
-            redis_cap_renew(&link->cap);
+            link->cap.elements = link->cap.bytes = 0; /* the reply is complete: the next may take as much */
             link->events->replied(link->arg, reply);
         }
     } while (reply && link->context && link->opened == opened);

@@ -40,8 +40,6 @@ struct redis_cap {
 void redis_cap(struct redis_cap *cap, redisContext *context);
 /* Is the part of a reply that has arrived, or the size that it announces, too large? */
 bool redis_cap_exceeded(struct redis_cap *cap, const redisContext *context);
-/* A reply is complete: the next may take as much. */
-void redis_cap_renew(struct redis_cap *cap);
 
 /* Why there is no connection. */
 enum redis_failure {
