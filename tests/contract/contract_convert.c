@@ -468,7 +468,7 @@ static void wait_for(int64_t ms)
     ev_timer_stop(contract_loop, &tick);
 }
 
-/* What a user has fixed is not moved by what a mount asks when its store is there again. */
+/* A mount's requests after a reconnect do not move a term that a user has fixed. */
 START_TEST(fixed_term_is_not_extended_when_the_connection_was_cut)
 {
     enum { TERM = 5000, PASSES = TERM / 2, SLACK = TERM / 5 };

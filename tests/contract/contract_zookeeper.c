@@ -186,7 +186,7 @@ static void on_well(void *arg, enum backend_result result)
     *(bool *)arg = true;
 }
 
-/* What a renewal that comes too late says is not that somebody holds. */
+/* A renewal that comes too late does not mark the lock as held. */
 START_TEST(delay_does_not_run_where_what_is_being_renewed_is_released_from_another_mount)
 {
     struct backend_directory delayed = {.width = 1, .delay = 20 * CONTRACT_LONG};

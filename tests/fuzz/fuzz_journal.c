@@ -85,7 +85,7 @@ static void change_file(struct fuzz_bytes *bytes, uint32_t changes)
     g_free(text);
 }
 
-/* What a store tells of itself. */
+/* Writes the listing of a store as text. */
 static void on_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
 {
     GString *text = arg;

@@ -1069,7 +1069,7 @@ static uint64_t list_with_attributes(uint64_t fh)
     return wire_send(w, FUSE_READDIRPLUS, FUSE_ROOT_ID, &in, sizeof in, NULL, 0);
 }
 
-/* What such an answer tells of a name. */
+/* The entry of a name in such an answer. */
 static struct fuse_entry_out listed(uint64_t requested, const char *name)
 {
     size_t size;

@@ -823,7 +823,7 @@ START_TEST(token_of_who_joined_is_not_released_by_whose_file_it_is)
 }
 END_TEST
 
-/* What it was of bytes that were given back is nobody's. */
+/* Bytes that were released have no owner. */
 START_TEST(bytes_given_back_do_not_keep_others_from_breaking_their_own)
 {
     be(bob, BOB, 0666);

@@ -344,7 +344,7 @@ START_TEST(look_at_the_name_or_a_listing_starts_a_walk)
 }
 END_TEST
 
-/* Who only has its file open may have waited for it. */
+/* A process that only has its file open may have waited for it. */
 START_TEST(touch_by_one_of_its_processes_is_refused)
 {
     fake_openers_open(openers, INODE, alice, true);
@@ -510,7 +510,7 @@ static char *token_of(uint64_t fence)
     return g_strdup_printf("%" PRIu64, fence);
 }
 
-/* What resuming by the caller gives, on the file that it opened last. */
+/* The errno of user.lease.resume by the caller, on the file that it opened last. */
 static int resume(struct wire_file file, uint64_t fence)
 {
     g_autofree char *token = token_of(fence);

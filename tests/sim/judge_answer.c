@@ -965,7 +965,7 @@ static void call_names_file(struct judge *judge, const struct call *call)
     }
 }
 
-/* What closing says, it says again: of times it is not known by which of its files they were set. */
+/* Close returns the error again.  For times any of the process's files may be meant. */
 static void call_failed(const struct call *call)
 {
     GPtrArray *handles = call->name->handles;

@@ -746,7 +746,7 @@ static bool hold_is_being_removed(const struct name *name, const struct process 
     return false;
 }
 
-/* Who asked first and still waits is granted first; see JUDGE_ORDER. */
+/* Checks that the first of the waiters was granted first; see JUDGE_ORDER. */
 static void hold_check_order(struct judge *judge, struct hold *hold)
 {
     const struct name *name = hold->name;

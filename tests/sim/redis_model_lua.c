@@ -505,7 +505,7 @@ static void open_library(lua_State *state, const char *name, lua_CFunction open)
     lua_call(state, 1, 0);
 }
 
-/* What a server has taken away, and what would not be the same each time. */
+/* Removes functions that a server does not have, or that would make runs differ. */
 static void take_away(lua_State *state, const char *table, const char *const *names)
 {
     for (; *names; names++) {

@@ -37,7 +37,7 @@
 #define SIM_SHRINK_SECONDS 30.0
 #define SIM_SECONDS 60 /* of processor time: a world that takes longer hangs */
 
-/* What a world tells, in memory that it shares with the parent. */
+/* The result of a world, in memory that it shares with the parent. */
 struct result {
     uint64_t seed, sum, calls, steps, faulty;
     int64_t time;

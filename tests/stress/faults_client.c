@@ -404,7 +404,7 @@ static void holder_release(struct holder *h)
 
 /* --- work ------------------------------------------------------------------------------- */
 
-/* What a guarded file said to a holder: to refuse one that holds, before and after, is a fault. */
+/* Counts the answer of a guarded file.  It is a fault if the file refuses a client that holds before and after. */
 static void holder_count(struct holder *h, enum guard_answer answer)
 {
     int64_t token = h->token;

@@ -163,7 +163,7 @@ static pid_t hold_in_another_namespace(int keep, int *ret_device)
     return pid;
 }
 
-/* What a process has open there is found; that only its namespace has the mount keeps the connection. */
+/* Finds a file that a process has open there.  The connection stays while only another namespace has the mount. */
 static void check_namespace(bool opens)
 {
     int device, proc = open("/proc", O_PATH | O_CLOEXEC);

@@ -237,8 +237,7 @@ START_TEST(sync_of_an_aborted_compaction_does_not_count_for_the_next)
 }
 END_TEST
 
-/* What a power cut would leave now, under the name as it was last synced or as
- * it is: either may be found. */
+/* Checks what a power cut would leave now: the journal under its last synced name, or under its present name. */
 static void check_after_power_cut(uint64_t reported_synced, const GArray *history)
 {
     char *path = g_build_filename(directory, "journal", NULL);

@@ -358,7 +358,8 @@ START_TEST(directory_replaced_after_it_was_locked_is_not_in_place)
 }
 END_TEST
 
-/* Who cannot look accuses nobody: it would end the mount for a file too many. */
+/* A journal that cannot open its directory must not conclude that it was moved: that would end the mount for want of a
+ * descriptor. */
 START_TEST(directory_that_cannot_be_looked_at_for_want_of_files_is_in_place)
 {
     static const int numbers[] = {EMFILE, ENFILE, ENOMEM};

@@ -145,7 +145,7 @@ END_TEST
 
 /* --- disks that fail --- */
 
-/* What a sync keeps from being a lease after the next start is another lock now all the same. */
+/* The sync serves the next start; the conversion counts now even if the sync fails. */
 START_TEST(lease_that_became_a_handle_lock_is_one_also_when_the_sync_failed)
 {
     struct contract_log log = {0};

@@ -92,7 +92,7 @@ static uint64_t last_byte(unsigned cell)
     return cell == MODEL_CELLS - 1 ? BACKEND_RANGE_MAX : cell;
 }
 
-/* What the model is asked for, as the lockspace wants to hear it. */
+/* The model's request as a claim for the lockspace. */
 static struct backend_claim claim_of(const struct model_ticket *t, bool wait)
 {
     unsigned first = 0, last = MODEL_CELLS - 1;

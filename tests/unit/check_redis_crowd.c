@@ -83,7 +83,7 @@ struct cost {
     uint64_t queueing, waiting, turns;
 };
 
-/* What so many cost while they queue up, in two rounds of refreshes, and while they get their turn and let go. */
+/* The cost of `count` waiters: to queue, of two rounds of refreshes, and to be granted and to release. */
 static struct cost cost_of(int lock, unsigned count)
 {
     struct hosts_record *waiters[MANY];
@@ -598,7 +598,7 @@ START_TEST(waiter_behind_one_that_died_hears_that_a_foreign_lock_has_ended)
 }
 END_TEST
 
-/* What the filesystem wants to hear of a name that a ticket of this mount waited for. */
+/* The file system must get the event `gone` of a name for which a ticket of this mount waited. */
 START_TEST(name_is_watched_again_when_its_waiter_has_given_up)
 {
     struct hosts_record *holder = hosts_get(0, "L", HOSTS_LONG), *waiter;

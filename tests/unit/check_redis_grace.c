@@ -430,7 +430,8 @@ START_TEST(refusal_in_the_grace_period_names_the_holder)
 }
 END_TEST
 
-/* Who else shares is still to put that back: so it is not told that others do. */
+/* The other holders that share have not restored their tickets yet: until then the conversion waits, and is not
+ * refused. */
 START_TEST(shared_place_in_a_queue_becomes_exclusive_when_all_is_put_back)
 {
     struct backend_claim shared = hosts_claim(BACKEND_FLOCK, HOSTS_LONG), exclusive = shared;

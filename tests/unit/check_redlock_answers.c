@@ -726,7 +726,7 @@ static bool on_found(void *arg, const char *name, struct backend_ticket *ticket,
     return false;
 }
 
-/* What a mount that has ended held runs out: nothing is found of it. */
+/* The locks of a mount that has ended run out: the next mount finds none of them. */
 START_TEST(mount_shows_its_servers_and_finds_nothing_of_before)
 {
     static const int64_t terms[] = {100, 2000, CONTRACT_LONG};

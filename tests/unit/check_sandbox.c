@@ -354,7 +354,7 @@ static int attempt_thread(const void *arg)
     return errno || pthread_join(thread, NULL) ? -1 : 0;
 }
 
-/* What the owners of leases are known by. */
+/* The files by which the daemon identifies the owners of leases. */
 static int attempt_look_at_process(const void *arg)
 {
     static const char *const files[] = {"status", "statm", "stat", "comm"};
@@ -504,7 +504,7 @@ END_TEST
 
 /* --- the process that unmounts ------------------------------------------------------- */
 
-/* What it is filtered to; others give ENOSYS. */
+/* The calls that its filter allows; others give ENOSYS. */
 START_TEST(unmounter_can_make_no_other_calls)
 {
     static const long its_own[] = {SYS_kill, SYS_umount2, SYS_recvmsg, SYS_newfstatat, SYS_statx, SYS_socketpair};
