@@ -31,7 +31,7 @@ expect exists his
 
 it "a host that has no name, and an address that is none, are refused"
 refused 'nosuchhost.invalid: ' '' zookeeper://nosuchhost.invalid/locks
-refused 'names no host' '' zookeeper:///locks
+refused 'has no host' '' zookeeper:///locks
 refused 'has a chroot that is no path of names' '' zookeeper://127.0.0.1/a/../b
 refused 'option prefix= is only for redis://' prefix=a:
 

@@ -113,7 +113,8 @@ END_TEST
 #define SEVERAL_HOSTS                                                                                                  \
     "the redis URI names several hosts: write redis+sentinel://HOST,HOST,HOST/NAME for Sentinels, "                    \
     "redis+cluster://HOST,HOST,HOST/?prefix={TAG} for a Cluster, or redlock://HOST,HOST,HOST for independent servers"
-#define BAD_PORT "the port of the redis URI is not a number from 1 to 65535"
+#define BAD_PORT                                                                                                       \
+    "the port of the redis URI is not a number from 1 to 65535; IPv6 is written in brackets, as in redis://[::1]:6379"
 #define BAD_DATABASE "what follows the host in the redis URI is not a database: write /NUMBER, 0 to 65535"
 #define BAD_QUERY "the redis URI has a '?': a database is written redis://HOST/NUMBER, and settings are options"
 #define BAD_FRAGMENT "the redis URI has a '#', which is written %23 where it is meant"
