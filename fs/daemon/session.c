@@ -24,6 +24,7 @@
 #include "fs/daemon/tick.h"
 #include "fs/daemon/unmounter.h"
 #include "fs/kernel/metrics.h"
+#include "fs/process/connection.h"
 #include "fs/process/openers.h"
 
 #define SESSION_AT_ONCE 64 /* requests in one turn of the loop */
@@ -270,9 +271,9 @@ static int session_check_needs(const struct options *options, const struct sandb
                                size_t error_size)
 {
     const char *path = options->mountpoint;
-    const char *hidden = options->directory && sandbox_is_below(options->directory, path)
-                             ? options->directory
-                             : sandbox_find_below(policy, path);
+    const char *hidden = options->directory && sandbox_is_below(options->directory, path) ? options->directory
+                         : sandbox_is_below(CONNECTION_ALL, path)                         ? CONNECTION_ALL
+                                                                  : sandbox_find_below(policy, path);
     if (!hidden) {
         return 0;
     }

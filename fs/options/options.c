@@ -211,13 +211,6 @@ static int options_refuse_of_others(struct options_parse *p)
     return 0;
 }
 
-/* A mount there would take from the daemon, and from all programs, what the daemon itself reads. */
-static bool options_is_system_directory(const char *path)
-{
-    static const char *const system[] = {"/dev", "/proc", "/sys", NULL};
-    return g_strv_contains(system, path);
-}
-
 /* The absolute path of that directory, without asking a file system that is mounted
  * there, so that one without its daemon has a path too. */
 static int options_find_mountpoint(struct options_parse *p, const char *given)
@@ -231,13 +224,7 @@ static int options_find_mountpoint(struct options_parse *p, const char *given)
     g_autofree char *link = g_strdup_printf("/proc/self/fd/%d", fd);
     p->options->mountpoint = g_file_read_link(link, NULL);
     close(fd);
-    if (!p->options->mountpoint) {
-        return options_fail(p, "cannot read %s: is /proc mounted?", link);
-    }
-    return options_is_system_directory(p->options->mountpoint)
-               ? options_fail(p, "mount point '%s' would hide what the system needs: make a directory of its own",
-                              given)
-               : 0;
+    return p->options->mountpoint ? 0 : options_fail(p, "cannot read %s: is /proc mounted?", link);
 }
 
 /* What every mount has, whatever was asked for. */

@@ -11,7 +11,6 @@
 
 #include "backend/system.h"
 
-#define CONNECTION_ALL "/sys/fs/fuse/connections"
 #define CONNECTION_FILE "waiting" /* which each connection has */
 
 /* The same without a mount point. */

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#define CONNECTION_ALL "/sys/fs/fuse/connections"
+
 /* A descriptor of the directory of all connections, which the caller owns; or -errno. */
 int connection_open_all(void);
 

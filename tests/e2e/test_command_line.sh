@@ -157,6 +157,7 @@ it "a mount that would hide its own store is one line that names both, and does 
 refuses "would hide $MNT/store" "local:$MNT/store" "$MNT"
 ln -s "$MNT" "$TEST_DIR/link"
 refuses "would hide $TEST_DIR/link/store" -f "local:$TEST_DIR/link/store" "$MNT"
+refuses "would hide" memory /sys
 refuses "would hide" -o "background,state=$MNT" zookeeper://127.0.0.1:1/locks "$MNT"
 rm -r "${MNT:?}"/*
 
