@@ -405,9 +405,7 @@ static void preflight_note_failure(struct preflight *p, enum redis_failure failu
         const char *before; /* what the failure was about; */
         const char *after;  /* what to do; NULL: without what happened */
     } known[] = {
-        [REDIS_NOT_LOCATED] =
-            {-EHOSTUNREACH, "",
-             ": correct the address, or mount with the option background, which waits for the servers"},
+        [REDIS_NOT_LOCATED] = {-EHOSTUNREACH, "", "; or mount with the option background, which waits for the servers"},
         [REDIS_NOT_RESOLVED] = {-EHOSTUNREACH, "the host's address cannot be found: ",
                                 ": correct the name, or see /etc/hosts and DNS"},
         [REDIS_NOT_CONNECTED] = {-ECONNREFUSED, "cannot connect: ",
