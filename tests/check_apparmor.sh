@@ -26,7 +26,7 @@ fs/daemon/mounting.c MOUNTING_PROGRAM
 fs/daemon/mountpoint.c SWITCH_LOCK
 fs/daemon/mountpoint.h MOUNTPOINT_STAGES
 fs/options/options.c SYSTEM_STATE
-fs/process/connection.c CONNECTION_ALL
+fs/process/connection.h CONNECTION_ALL
 PATHS
 )" "the AppArmor profile names the paths of the source"
 
