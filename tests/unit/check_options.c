@@ -279,6 +279,8 @@ START_TEST(help_and_version_need_nothing_else)
     ck_assert(options.show_version && !options.json);
     ck_assert_int_eq(PARSE("--version", "--json"), 0);
     ck_assert(options.show_version && options.json);
+    ck_assert_int_eq(PARSE("--print-schema=postgresql"), 0);
+    ck_assert_str_eq(options.print_schema, "postgresql");
     ck_assert_int_eq(PARSE("--protect", "/mnt/locks"), 0);
     ck_assert_str_eq(options.protect, "/mnt/locks");
     ck_assert_int_lt(PARSE("--protect"), 0);
