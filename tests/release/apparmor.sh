@@ -1,7 +1,7 @@
 #!/bin/bash
 # apparmor.sh: the tests of tests/e2e with a daemon that AppArmor confines.  Boots a Debian with the profile in enforce mode
-# in QEMU, once for every ten tests, and prints what confined.sh says there.  Fails if a test does, or if the kernel denied
-# the daemon anything that is not in its list.
+# in QEMU, once for every ten tests, as many at once as there are processors, and prints what confined.sh says there.  Fails
+# if a test does, or if the kernel denied the daemon anything that is not in its list.
 #
 #   make check-apparmor       as root, with a network; takes many hours without BOOT_ACCEL=kvm
 #
@@ -32,7 +32,7 @@ LOCAL
 }
 
 inside() {
-    local part=0 failed=() tests
+    local part=0 tests
     build_package
     # shellcheck disable=SC2046 # several words
     make_root systemd-sysv udev dbus kmod apparmor fuse3 attr tini python3 busybox make rust-coreutils linux-image-amd64 $(test_packages)
@@ -43,10 +43,12 @@ inside() {
     set -- ${APPARMOR_TESTS:-$(all_tests)}
     while [ $# -gt 0 ]; do
         part=$((part + 1)) tests=$(printf '%s,' "${@:1:PART}")
-        (boot "$part" -snapshot -- "confined=${tests%,}") || failed+=("${@:1:PART}")
+        (boot "$part" -snapshot -- "confined=${tests%,}" | sed -u "s/^/$part: /" || echo "${@:1:PART}" >>"$SCRATCH/failed") &
+        [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
         shift $(($# < PART ? $# : PART))
     done
-    [ ${#failed[@]} -eq 0 ] || die "not all is in order in the parts with ${failed[*]}"
+    wait
+    [ ! -e "$SCRATCH/failed" ] || die "not all is in order in the parts with $(tr '\n' ' ' <"$SCRATCH/failed")"
 }
 
 release dpkg-buildpackage dh debootstrap mke2fs qemu-system-x86_64 -- "$@"
