@@ -585,9 +585,9 @@ BEGIN
   ELSIF t IS NOT NULL AND used IS NOT NULL THEN
     RAISE EXCEPTION 'leasefs: the table % is in use already, for all mounts', used USING ERRCODE = 'object_in_use';
   END IF;
-  SELECT string_agg(format('%s %s', c.name, c.type), ', ') INTO wrong
-  FROM (VALUES ('name', 'character varying'), ('lock_until', 'timestamp without time zone'),
-               ('locked_at', 'timestamp without time zone'), ('locked_by', 'character varying')) AS c (name, type)
+  SELECT string_agg(format('%s %s', c.name, c.type), ', ' ORDER BY c.number) INTO wrong
+  FROM (VALUES (1, 'name', 'character varying'), (2, 'lock_until', 'timestamp without time zone'),
+               (3, 'locked_at', 'timestamp without time zone'), (4, 'locked_by', 'character varying')) AS c (number, name, type)
   WHERE t IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = t AND a.attname = c.name AND a.attnum > 0 AND
     (format_type(a.atttypid, NULL) = c.type OR format_type(a.atttypid, NULL) = 'text' AND c.type = 'character varying'));
   IF wrong IS NOT NULL THEN

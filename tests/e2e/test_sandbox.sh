@@ -240,7 +240,8 @@ redis_kill
 redis_again
 free_again() { touch "$MNT/again" 2>/dev/null; }
 expect eventually 20 free_again
-expect_is "$(refused "$DAEMON")" "" "system calls refused"
+# getaddrinfo(3) of Debian 13 asks for AF_NETLINK, and does without
+expect_is "$(refused "$DAEMON" | grep -v ' syscall=41 ')" "" "system calls refused"
 unmount "$MNT"
 mount_backend "$REDIS_UNIX_URI" ttl=5
 expect touch "$MNT/path"
