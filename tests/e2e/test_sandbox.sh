@@ -240,8 +240,10 @@ redis_kill
 redis_again
 free_again() { touch "$MNT/again" 2>/dev/null; }
 expect eventually 20 free_again
-# getaddrinfo(3) of Debian 13 asks for AF_NETLINK, and does without
-expect_is "$(refused "$DAEMON" | grep -v ' syscall=41 ')" "" "system calls refused"
+# From version 2.41 on glibc's getaddrinfo(3) asks for a socket of AF_NETLINK here, and goes on without it.
+without=none
+[ "$(getconf GNU_LIBC_VERSION | sed 's/.*\.//')" -lt 41 ] || without=41
+expect_is "$(refused "$DAEMON" | grep -v " syscall=$without ")" "" "system calls refused"
 unmount "$MNT"
 mount_backend "$REDIS_UNIX_URI" ttl=5
 expect touch "$MNT/path"
