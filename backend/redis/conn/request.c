@@ -263,7 +263,7 @@ static void request_send_mark(struct redis_conn *conn, clock_ms now)
     conn->marked = false;
 }
 
-/* Sends WAIT: have the replicas what was sent before? */
+/* Sends WAIT, which asks whether the replicas have all earlier requests. */
 static void request_send_wait(struct redis_conn *conn, clock_ms now)
 {
     char replicas[16], time[24];
