@@ -245,7 +245,6 @@ static void attributes_directory_stored(struct request *r)
         node->mode = (uint16_t)r->attributes.stat.st_mode;
         node->directory->uid = r->attributes.stat.st_uid;
         node->directory->gid = r->attributes.stat.st_gid;
-        node->directory->changed = r->attributes.stat.st_mtim;
         directory_reload(r, attributes_stored);
     } else {
         attributes_stored(r);
@@ -255,27 +254,16 @@ static void attributes_directory_stored(struct request *r)
 static void attributes_change_directory(struct request *r)
 {
     struct node *node = r->node;
-    const struct stat *st = &r->attributes.stat;
-    int set = r->attributes.set;
     if (node->parent && !node->hashed) {
         request_reply(r, -ESTALE); /* removed; by that name there may be another's */
         return;
     }
-    if (set & ATTRIBUTES_OWNER && request_uid(r) != 0 && request_uid(r) != node->directory->uid) {
+    if (r->attributes.set & ATTRIBUTES_OWNER && request_uid(r) != 0 && request_uid(r) != node->directory->uid) {
         request_reply(r, -EPERM); /* the kernel has looked at whose it was */
         return;
     }
-    struct stat before = {.st_mode = node->mode,
-                          .st_uid = node->directory->uid,
-                          .st_gid = node->directory->gid,
-                          .st_mtim = node->directory->changed};
+    struct stat before = {.st_mode = node->mode, .st_uid = node->directory->uid, .st_gid = node->directory->gid};
     attributes_apply(r, &node->mode, 07777, &node->directory->uid, &node->directory->gid);
-    if (set & FUSE_SET_ATTR_MTIME) {
-        node->directory->changed = st->st_mtim;
-        if (set & FUSE_SET_ATTR_MTIME_NOW) {
-            clock_gettime(CLOCK_REALTIME, &node->directory->changed);
-        }
-    }
     r->attributes.stat = before;
     directory_store(r, attributes_directory_stored);
 }
@@ -412,6 +400,10 @@ static void attributes_set_known(struct request *r)
 
 void attributes_set(struct request *r, const struct stat *st, int set)
 {
+    if (r->node->directory && set & ATTRIBUTES_TIMES) {
+        request_reply(r, -EISDIR); /* `touch "DIRECTORY/$EMPTY"` must not succeed on every host */
+        return;
+    }
     r->attributes.stat = *st;
     r->attributes.set = set;
     r->sets_times = set & ATTRIBUTES_TIMES && !(set & (ATTRIBUTES_OWNER | FUSE_SET_ATTR_SIZE));

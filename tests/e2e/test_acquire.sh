@@ -171,6 +171,19 @@ says A 'child("utime(\"closed\", 1000000000)")' EBUSY
 expect_not [ "$(stat -c %Y "$MNT/closed")" = 1000000000 ]
 say "mtime was $before, is $(stat -c %Y.%y "$MNT/closed")"
 
+it "touch of a directory, by the empty name of a lock, fails for everybody"
+mkdir "$MNT/below"
+for touch in touch "busybox touch" /usr/lib/cargo/bin/coreutils/touch; do
+    if command -v "${touch%% *}" >/dev/null; then
+        for directory in "$MNT/" "$MNT/below" "$MNT/below/."; do
+            # shellcheck disable=SC2086
+            expect_not $touch "$directory"
+        done
+    fi
+done
+says A 'utime(".")' EISDIR
+rmdir "$MNT/below"
+
 it "explicit close of an idle handle of a held name is EBUSY"
 says B 'close(w)' EBUSY
 says B 'close(c)' EBUSY
