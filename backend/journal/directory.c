@@ -147,9 +147,11 @@ static int directory_take_lock(struct journal *j, char *error, size_t error_size
             pid[0] = '\0';
         }
         pid[strspn(pid, "0123456789")] = '\0';
-        g_snprintf(error, error_size,
-                   "%s is in use by another leasefs (pid %s): unmount that one first, or give another directory",
-                   j->path, *pid ? pid : "unknown");
+        g_snprintf(
+            error, error_size,
+            "%s is in use by another leasefs (pid %s): unmount that one first, also where a container or a service "
+            "has a copy of its mount, or give another directory",
+            j->path, *pid ? pid : "unknown");
     } else {
         g_snprintf(error, error_size, "%s/lock cannot be opened: %s: make it writable, or give another directory",
                    j->path, g_strerror(-r));

@@ -198,7 +198,29 @@ refused "mounted at" leasefs memory "$MNT"
 expect_is "$(layers "$MNT")" 1
 expect exists l
 
+# --- a copy of the mount in another namespace ---
+
+it "quickstart --stop, and the next mount of the store, say what keeps the daemon of an unmounted mount"
+ends umount "$MNT"
+MNT=$TEST_DIR/quick/locks
+mkdir -p "$MNT" "$TEST_DIR/quick/build"
+cp "$E2E_DIR/../../quickstart" "$TEST_DIR/quick"
+mounts leasefs "local:$TEST_DIR/quick/build/locks.store" "$MNT"
+unshare --mount --propagation private sleep 600 &
+started+=("$!")
+expect eventually 10 eval '[ "$(readlink /proc/$!/ns/mnt)" != "$(readlink /proc/self/ns/mnt)" ]'
+refused "nsenter -t $! -m umount $MNT" "$TEST_DIR/quick/quickstart" --stop
+refused "has a copy of its mount" leasefs "local:$TEST_DIR/quick/build/locks.store" "$MNT"
+ends nsenter -t "$!" -m umount "$MNT"
+mounts leasefs "local:$TEST_DIR/quick/build/locks.store" "$MNT"
+ends "$TEST_DIR/quick/quickstart" --stop
+expect_not [ -e "$MNT" ]
+
 # --- remount ---
+
+new_mountpoint
+mounts mount -t leasefs memory "$MNT"
+expect touch "$MNT/l"
 
 it "mount -o remount,ttl=TIME changes the TTL of what is acquired from then on"
 expect mount -o remount,ttl=5s "$MNT"
