@@ -1,5 +1,5 @@
 #!/bin/bash
-# CONTRIBUTING.md: every room is in its tour, every file that it names exists and has the functions named with it, and the
+# CONTRIBUTING.md: every room is in its tour, every test of the column "run" and every file that it names exists and has the functions named with it, and the
 # way of a touch has at most eight stops.
 set -eu
 cd "${top_srcdir:-$(dirname "$0")/..}"
@@ -14,6 +14,15 @@ expect_none "$(find fs backend tests -name '*.[ch]' -o -name '*.sh' -o -name '*.
     while read -r room; do
         [ "$room" = tests ] || grep -qF "| \`$room\` | \`$room/" <<<"$tour" || echo "$room is not in the tour"
     done)" "every room is in the tour, with a file to start with"
+
+# The last column of the rooms of the program, without which make check-touched runs nothing.
+expect_none "$(sed -nE 's/^\| `((fs|backend)[^`]*)` \|.*\|( `([^`]*)`)? \|$/\1 \4/p' <<<"$tour" | while read -r room patterns; do
+    [ -n "$patterns" ] || echo "$room has no tests"
+    set -f # the patterns are not for the shell
+    for pattern in $patterns; do
+        [ -n "$(find tests \( -path "tests/$pattern.*" -o -path "tests/*/$pattern.*" \))" ] || echo "$room: no test is called $pattern"
+    done
+done)" "the tour names the tests of every room"
 
 expect_none "$(grep -oE '(`|[ =])(fs|backend|tests|man|debian)/[a-z_0-9/.-]*' CONTRIBUTING.md | tr -d '` =' | sort -u |
     while read -r file; do
