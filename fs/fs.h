@@ -8,10 +8,10 @@
  *     hold     what this mount holds, and for which process; attributes for the kernel
  *     kernel   requests and their replies; names and inodes; notifications; counters
  *     sandbox  gives up rights                 process  identity and life of processes
- *     options  the command line
+ *     options  the command line                keep     memory that outlives a daemon
  *
  * The first comment of a room's main header lists its files: daemon/session.h, ops/ops.h, control/control.h,
- * hold/hold.h, kernel/request.h, sandbox/sandbox.h, process/owner.h, options/options.h.
+ * hold/hold.h, kernel/request.h, sandbox/sandbox.h, process/owner.h, options/options.h, keep/memory.h.
  */
 #ifndef FS_FS_H
 #define FS_FS_H

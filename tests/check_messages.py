@@ -14,7 +14,7 @@ DOCUMENT = "docs/troubleshooting.md"
 BEGIN, END = "## Messages", "\n## "
 LOG = {"log_error", "log_warning", "log_notice", "log_audit", "warn", "warnx"}
 # Functions whose text is logged as an error or a warning later, and which of their arguments it is.
-LATER = {"options_fail": 1, "sandbox_fail": 3, "complain": 2, "preflight_note": 2, "conn_fail": 2, "info_add": 1,
+LATER = {"options_fail": 1, "keep_fail": 3, "sandbox_fail": 3, "complain": 2, "preflight_note": 2, "conn_fail": 2, "info_add": 1,
          "connect_fail": 1, "g_ptr_array_add": 1}
 BUFFER = re.compile(r"(\w+->)?error\b")
 TABLE = re.compile(r'\{"[A-Z][^"\n]*",\s*"((?:[^"\\]|\\.)*)"\}')  # what a reply of Redis means
