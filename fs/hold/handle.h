@@ -44,7 +44,7 @@ struct handle {
     bool flushed; /* a descriptor of it was closed after it got its lock: perhaps only another process still has one */
     bool spent;
     bool lost;
-    bool by_descendant; /* opened by a descendant of the lease's owner */
+    bool by_descendant; /* opened by one of hold_allows_descendant */
     bool ticket;        /* it made a sequence ticket; without that, a lock through it has no effect */
     bool wanted;        /* a waiter began to wait for what it holds: POLLPRI */
 };

@@ -155,9 +155,17 @@ bool hold_is_owned_by(struct hold *hold, struct owner *who)
     return owner_is_same(hold_update_owner(hold), who) || owner_is_same(hold_opener(hold), who);
 }
 
-static bool hold_is_descendant(struct owner *who, struct owner *ancestor)
+/* May `who`, with this uid, do what this ancestor may, which lives?  What root's process runs as another user may not.
+ */
+static bool hold_is_descendant(const struct hold *hold, struct owner *who, uid_t uid, struct owner *ancestor)
 {
-    return who && ancestor && owner_alive(ancestor) && owner_descends(who, ancestor);
+    return owner_descends(who, ancestor) && (uid == 0 || uid == hold->uid || owner_has_uid(ancestor, uid));
+}
+
+bool hold_allows_descendant(struct hold *hold, struct owner *who, uid_t uid)
+{
+    struct owner *owner = hold_update_owner(hold);
+    return owner && who && hold_is_descendant(hold, who, uid, owner);
 }
 
 /* An heir that reads to the end of a helper's output sends its request while the helper still exits: for its heir a
@@ -193,10 +201,11 @@ bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid
     if ((fs->options->owner_user || !lives) && uid == hold->uid) {
         return true;
     }
-    if (who && hold_survivor(hold) && survivor_allows_change(hold_survivor(hold), who)) {
+    if (who && hold_survivor(hold) && survivor_allows_change(hold_survivor(hold), who, uid)) {
         return true;
     }
-    return (lives && who && owner_descends(who, owner)) || hold_is_descendant(who, opener) ||
+    return (lives && who && hold_is_descendant(hold, who, uid, owner)) ||
+           (opener && who && owner_alive(opener) && hold_is_descendant(hold, who, uid, opener)) ||
            (uid == hold->uid && hold_owner_is_exiting(fs, hold, who));
 }
 

@@ -357,6 +357,9 @@ void hold_adopt(struct fs *fs, struct hold *hold, struct owner *who);
 /* May this process unlink it, or change its content and attributes? */
 bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid);
 
+/* Is `who` a descendant of its owner, with its uid, its owner's, or as root? */
+bool hold_allows_descendant(struct hold *hold, struct owner *who, uid_t uid);
+
 /* The hold that a caller sees: its own, if it has one (a store that lost data may have granted it beside another); else
  * an exclusive one; else, of several shared ones, its ancestor's.  Or NULL. */
 struct hold *hold_find_shown_to(const struct node *node, struct owner *caller);

@@ -61,8 +61,11 @@ bool survivor_is_only_of(const struct survivor *survivor, const struct owner *wh
     return survivor->processes->len == 1 && !first->unseen && first->single_threaded && first->owner == who;
 }
 
-bool survivor_allows_change(const struct survivor *survivor, struct owner *who)
+bool survivor_allows_change(const struct survivor *survivor, struct owner *who, uid_t uid)
 {
+    if (uid != 0 && uid != survivor->hold->uid) {
+        return false;
+    }
     for (guint i = 0; i < survivor->processes->len; i++) {
         const struct openers_process *process = &g_array_index(survivor->processes, struct openers_process, i);
         bool holders = !process->unseen && process->uid == survivor->hold->uid;

@@ -62,8 +62,9 @@ void survivor_free(struct hold *hold);
 void survivor_set_processes(struct survivor *survivor, const struct openers_found *found);
 /* Is it the only one, with one thread, so that it would wait for itself? */
 bool survivor_is_only_of(const struct survivor *survivor, const struct owner *who);
-/* Is it one of its processes, or a descendant of one?  Only those of the holder's user: another's may have waited. */
-bool survivor_allows_change(const struct survivor *survivor, struct owner *who);
+/* Is it one of its processes, or a descendant of one?  Only those of the holder's user: another's may have waited.  The
+ * descendant has this uid. */
+bool survivor_allows_change(const struct survivor *survivor, struct owner *who, uid_t uid);
 /* The process that took the lock, if it still has the file open.  Else one of the processes that have, preferably one
  * whose open files could be read.  Borrowed; may be NULL. */
 struct owner *survivor_process(const struct survivor *survivor);

@@ -67,8 +67,8 @@ void file_open(struct request *r)
     struct handle *h = r->handle;
     struct hold *lease = hold_find_lease(r->node);
     struct hold *own = h->writable ? handle_find_hold(r->fs, h) : NULL;
-    if (lease && !own && h->opener && hold_update_owner(lease)) {
-        h->by_descendant = owner_descends(h->opener, hold_update_owner(lease));
+    if (lease && !own) {
+        h->by_descendant = hold_allows_descendant(lease, h->opener, h->uid);
     }
     if (!h->writable) {
         entry_reply_open(r);

@@ -554,6 +554,12 @@ bool owner_descends(struct owner *owner, struct owner *ancestor)
     return false;
 }
 
+bool owner_has_uid(struct owner *owner, uid_t uid)
+{
+    uid_t own;
+    return owner_alive(owner) && process_uid(&owner->table->reader, owner->pid, &own) == 0 && own == uid;
+}
+
 mode_t owner_umask(struct owner *owner)
 {
     mode_t mask;

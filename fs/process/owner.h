@@ -147,6 +147,9 @@ size_t owner_heirs(struct owner *owner, struct owner **ret_heirs, size_t max);
 /* Is `owner` a descendant of `ancestor`, by the present chain of parents, or the same process? */
 bool owner_descends(struct owner *owner, struct owner *ancestor);
 
+/* Is `uid` the user with which it uses files now?  False if it has ended. */
+bool owner_has_uid(struct owner *owner, uid_t uid);
+
 /* The process's present umask. */
 #define OWNER_UMASK_USUAL 022 /* where the kernel does not show it */
 mode_t owner_umask(struct owner *owner);

@@ -152,6 +152,17 @@ int process_child_command(struct process_reader *reader, pid_t pid, char ret_com
     return result;
 }
 
+int process_uid(struct process_reader *reader, pid_t pid, uid_t *ret_uid)
+{
+    char text[1024];
+    ssize_t length = process_read(reader, pid, "status", text, sizeof text);
+    const char *uids = length < 0 ? NULL : process_field(text, "\nUid:\t");
+    if (!uids || sscanf(uids, "%*u %*u %*u %u", ret_uid) != 1) {
+        return length < 0 ? (int)length : -EIO;
+    }
+    return 0;
+}
+
 int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask)
 {
     char text[1024];

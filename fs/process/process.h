@@ -57,6 +57,9 @@ int process_child_command(struct process_reader *reader, pid_t pid, char ret_com
  * owns, or to -1 if none is free. */
 int process_identify(struct process_reader *reader, pid_t pid, uint64_t *ret_start, int *ret_pidfd);
 
+/* With which it uses files (fsuid).  0 or -errno. */
+int process_uid(struct process_reader *reader, pid_t pid, uid_t *ret_uid);
+
 /* 0 or -errno. */
 int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask);
 

@@ -64,6 +64,11 @@ permissions() {
     says V 'acquire("tmp/l")' ok
     says V 'rm("tmp/l")' ok
 
+    it "what root's process runs as another user may not release the lock of that process ($checks)"
+    says R 'acquire("tmp/roots")' ok
+    says R 'child("os.setuid(12345) or rm(\"tmp/roots\")")' EPERM
+    says R 'child("rm(\"tmp/roots\")")' ok
+
     it "a directory is removed by its owner and root only, sticky bit of the one it is in or not ($checks)"
     says U 'os.mkdir(path("tmp/d")); os.mkdir(path("d")); os.mkdir(path("e"))' ok
     says V 'os.rmdir(path("tmp/d"))' EPERM

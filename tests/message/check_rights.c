@@ -751,6 +751,46 @@ START_TEST(mode_changed_through_an_idle_handle_is_its_own)
 }
 END_TEST
 
+START_TEST(descendant_of_another_user_is_a_stranger)
+{
+    uint64_t node = lease_of(family[0], "L");
+    be(family[1], CAROL, 0600);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "L", "M", 0)), EPERM);
+    ck_assert_int_eq(wire_result(w, wire_link(w, node, "M")), EPERM);
+    ck_assert_int_eq(wire_result(w, cut(node, NULL, 0)), EPERM);
+    ck_assert_int_eq(change_mode(node, S_IFREG | 0666), EPERM);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.note", "mine")), EPERM);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.ttl", "1s")), EPERM);
+    w->pid = family[0];
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0); /* the owner itself, with whatever uid */
+}
+END_TEST
+
+START_TEST(file_that_a_descendant_of_another_user_opened_does_not_keep_a_lease)
+{
+    uint64_t node = lease_of(family[0], "L");
+    wire_advance(w, SECOND);
+    be(family[1], CAROL, 0600);
+    wire_opened(w, node, O_RDONLY);
+    wire_kill(w, family[0]);
+    wire_advance(w, 2 * LEASE_TTL_DEFAULT);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
+START_TEST(lock_of_an_opener_is_not_released_by_its_descendant_of_another_user)
+{
+    w->pid = family[0];
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    be(family[1], CAROL, 0600);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    w->uid = 0;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+}
+END_TEST
+
 START_TEST(older_handle_reads_only_what_its_opener_may)
 {
     be(bob, BOB, 0666);
@@ -1220,6 +1260,9 @@ int main(void)
     tcase_add_test(cases, lock_of_a_handle_that_made_nothing_has_its_openers_umask);
     tcase_add_test(cases, another_user_may_not_change_the_mode_of_what_nobody_holds);
     tcase_add_test(cases, mode_changed_through_an_idle_handle_is_its_own);
+    tcase_add_test(cases, descendant_of_another_user_is_a_stranger);
+    tcase_add_test(cases, file_that_a_descendant_of_another_user_opened_does_not_keep_a_lease);
+    tcase_add_test(cases, lock_of_an_opener_is_not_released_by_its_descendant_of_another_user);
     tcase_add_test(cases, older_handle_reads_only_what_its_opener_may);
     tcase_add_test(cases, byte_range_is_read_through_its_own_handle);
     tcase_add_test(cases, token_releases_only_what_the_caller_may_write);

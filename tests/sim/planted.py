@@ -43,7 +43,7 @@ m+|backend/clock.c|    return clock_milliseconds(CLOCK_BOOTTIME);|    return clo
 m+|backend/local/loop.c|    return ticket == l->reporting_end \\|\\| (event && event->flags & EVENT_ENDED);|    return false;
 m+|fs/hold/heirs.c|    if (who && who == hold->owner) {\n        return true; /* as in hold_is_owned_by */|    if (who) {\n        return true;
 m+|fs/hold/heirs.c|(fs->options->owner_user \\|\\| !lives) && uid == hold->uid|uid == hold->uid
-m|fs/hold/heirs.c|    return (lives && who && owner_descends(who, owner)) \\|\\| hold_is_descendant(who, opener) \\|\\||    return
+m|fs/hold/heirs.c|    return (lives && who && hold_is_descendant(hold, who, uid, owner)) \\|\\||    return
 m+|fs/hold/heirs.c|    return owner && (owner_alive(owner) \\|\\| hold_can_pass_on(hold, true));|    return owner != NULL;
 m+|fs/hold/heirs.c|    return owner && (owner_alive(owner) \\|\\| hold_can_pass_on(hold, true));|    return false;
 m+|fs/hold/hold.c|        backend_release(fs->backend, ticket, done, arg);|        if (done) {\n            done(arg, BACKEND_OK);\n        }

@@ -223,6 +223,14 @@ int process_identify(struct process_reader *reader, pid_t pid, uint64_t *ret_sta
     return 0;
 }
 
+int process_uid(struct process_reader *reader, pid_t pid, uid_t *ret_uid)
+{
+    const struct process *process = process_of(pid);
+    (void)reader;
+    *ret_uid = process ? process->uid : 0;
+    return process ? 0 : -ENOENT;
+}
+
 int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask)
 {
     const struct process *process = process_of(pid);
