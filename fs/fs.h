@@ -37,6 +37,7 @@ struct control;
 struct directory_cursor;
 struct handle;
 struct hold;
+struct keep;
 struct meta;
 struct metrics;
 struct notify;
@@ -85,6 +86,7 @@ struct fs {
     struct metrics *metrics;
     struct quota *quota;
     struct fuse_session *session;
+    struct keep *keep; /* what outlives this daemon; NULL in tests */
     const struct options *options;
     char host[256];
     char boot_id[40];

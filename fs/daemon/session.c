@@ -14,6 +14,7 @@
 
 #include "backend/backend.h"
 #include "backend/log.h"
+#include "fs/daemon/channel.h"
 #include "fs/daemon/drain.h"
 #include "fs/daemon/filesystem.h"
 #include "fs/daemon/follow.h"
@@ -23,6 +24,7 @@
 #include "fs/daemon/takeover.h"
 #include "fs/daemon/tick.h"
 #include "fs/daemon/unmounter.h"
+#include "fs/keep/memory.h"
 #include "fs/kernel/metrics.h"
 #include "fs/process/connection.h"
 #include "fs/process/openers.h"
@@ -35,7 +37,7 @@ struct session {
     struct fuse_session *fuse;
     struct fs *fs;
     struct sandbox sandbox; /* what was given up */
-    struct fuse_buf buffer;
+    struct channel channel;
     ev_io io;
     ev_prepare prepare;
     struct spin spin;
@@ -59,9 +61,8 @@ static int64_t session_now(void)
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-static void session_count_request(struct session *s)
+static void session_count_request(struct session *s, const struct fuse_in_header *header)
 {
-    const struct fuse_in_header *header = s->buffer.mem;
     if (s->follow.can_raise) {
         follow_on_request(&s->follow, (pid_t)header->pid, header->opcode, session_now());
     }
@@ -77,27 +78,39 @@ static void session_count_reply(struct session *s)
     }
 }
 
+/* Kept memory is full until a request is done: see session_prepared. */
+static void session_pause(struct session *s)
+{
+    ev_io_stop(s->loop, &s->io);
+    ev_prepare_start(s->loop, &s->prepare);
+}
+
 /* Reads a request and hands it on.  False if there is none, or the mount is at its end. */
 static bool session_read(struct session *s)
 {
-    int size = fuse_session_receive_buf(s->fuse, &s->buffer);
-    if (size == -EINTR || size == -EAGAIN) {
+    int result = 0;
+    const struct fuse_in_header *header = channel_read(&s->channel, &result);
+    if (result == -EAGAIN) {
         return false;
     }
-    if (size > 0) {
+    if (result == -ENOBUFS) {
+        session_pause(s);
+        return false;
+    }
+    if (header) {
         uint64_t seen = s->fs->answered + s->fs->requests;
-        session_count_request(s);
-        fuse_session_process_buf(s->fuse, &s->buffer);
+        session_count_request(s, header);
+        channel_process(&s->channel);
         session_count_reply(s);
         if (spin_awaits_request(&s->spin) && s->fs->answered + s->fs->requests != seen) { /* a request, and no FORGET */
             s->fs->metrics->spin_hits += spin_on_request(&s->spin, ev_now(s->loop));
         }
     } else {
-        s->unmounted = size == 0 || size == -ENODEV;
-        s->error = s->unmounted ? 0 : size;
+        s->unmounted = result == -ENODEV;
+        s->error = s->unmounted ? 0 : result;
         ev_io_stop(s->loop, &s->io); /* fs_stop runs the loop until all notifications are sent */
     }
-    if (size <= 0 || fuse_session_exited(s->fuse)) {
+    if (!header || fuse_session_exited(s->fuse)) {
         ev_break(s->loop, EVBREAK_ALL);
         return false;
     }
@@ -162,6 +175,9 @@ static void session_prepared(struct ev_loop *loop, ev_prepare *prepare, int even
     struct session *s = prepare->data;
     (void)events;
     session_count_reply(s);
+    if (!ev_is_active(&s->io) && !s->unmounted && keep_request_buffer(s->fs->keep)) {
+        ev_io_start(loop, &s->io);
+    }
     if (s->answered != s->fs->answered && !follow_is_active(&s->follow)) {
         s->answered = s->fs->answered;
         ev_now_update(loop);
@@ -327,6 +343,11 @@ static int session_serve(struct session *s, char *error, size_t error_size)
 {
     fs_start(s->fs, s->fuse);
     session_watch(s);
+    channel_open(&s->channel, s->fuse, s->fs->keep);
+    int result = channel_resume(&s->channel, error, error_size);
+    if (result < 0) {
+        return result;
+    }
     ev_run(s->loop, 0);
     fs_stop(s->fs);
     if (s->fs->replaced) { /* as after kill -9: the other daemon waits, and a million locks are freed in seconds */
@@ -359,6 +380,11 @@ int session_run(const struct options *options, struct backend *backend, const st
     s.fs->ready_arg = arg;
     int result = takeover ? 0 : session_check_needs(options, &sandbox->policy, error, error_size);
     if (result == 0) {
+        struct keep_sizes sizes;
+        keep_default_sizes(&sizes);
+        result = keep_create(&sizes, &s.fs->keep, error, error_size);
+    }
+    if (result == 0) {
         result = session_mount(&s, options, takeover, error, error_size);
     }
     if (result == 0 && !backend) {
@@ -383,7 +409,8 @@ int session_run(const struct options *options, struct backend *backend, const st
         fuse_session_destroy(s.fuse);
     }
     follow_free(&s.follow);
+    struct keep *keep = s.fs->keep;
     fs_free(s.fs);
-    free(s.buffer.mem);
+    keep_free(keep);
     return result;
 }

@@ -11,7 +11,7 @@
  *     sdnotify    the service manager                spin       polls before the loop sleeps
  *     takeover    replaces the daemon of a mount     drain      answers its requests before that
  *     undo        puts the old mount back            follow     runs on the caller's processor
- *     tick        interrupts a blocking read
+ *     tick        interrupts a blocking read         channel    messages of the kernel
  */
 #ifndef FS_DAEMON_SESSION_H
 #define FS_DAEMON_SESSION_H

@@ -115,8 +115,10 @@ struct keep_request *keep_request_landed(struct keep *keep, size_t length);
 void *keep_request_message(struct keep *keep, const struct keep_request *slot);
 uint64_t keep_request_unique(struct keep *keep, const struct keep_request *slot);
 
-/* Makes a kept request the current one again. */
+/* Makes a kept request the current one. */
 void keep_request_resume(struct keep *keep, struct keep_request *slot);
+/* The one that is being handled; or NULL. */
+struct keep_request *keep_request_current(const struct keep *keep);
 /* The current request belongs to the caller, who calls keep_request_done.  NULL: there is none. */
 struct keep_request *keep_request_take(struct keep *keep);
 /* There is no current request any more.  Done, if nobody has taken it. */

@@ -155,6 +155,11 @@ void keep_request_resume(struct keep *keep, struct keep_request *slot)
     keep->current = slot;
 }
 
+struct keep_request *keep_request_current(const struct keep *keep)
+{
+    return keep->current;
+}
+
 struct keep_request *keep_request_take(struct keep *keep)
 {
     struct keep_request *slot = keep->current;

@@ -17,6 +17,7 @@ struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operatio
     r->name = name ? memcpy(r->storage, name, length) : NULL;
     r->fs = fs;
     r->req = req;
+    r->kept = fs->keep ? keep_request_take(fs->keep) : NULL;
     r->node = node ? tree_ref(node) : NULL;
     r->references = 1;
     r->operation = (uint8_t)operation;
@@ -44,6 +45,10 @@ static void request_end(struct request *r, int error)
     }
     if (error && r->refused) {
         r->refused(r, error);
+    }
+    if (r->kept) {
+        keep_request_done(fs->keep, r->kept);
+        r->kept = NULL;
     }
     g_clear_pointer(&r->caller, owner_unref);
     tree_unref(fs->tree, r->node);
@@ -83,6 +88,7 @@ void request_park(struct request *r, struct request_queue *queue, request_step *
     r->next_step = answer;
     r->cancel = cancel;
     TAILQ_INSERT_TAIL(queue, r, parked);
+    keep_request_set_waiting(r->kept, true);
     if (r->ticket) {
         r->fs->observer->request_queued(r);
     }
@@ -133,6 +139,7 @@ void request_unpark(struct request *r)
     if (r->queue) {
         TAILQ_REMOVE(r->queue, r, parked);
         r->queue = NULL;
+        keep_request_set_waiting(r->kept, false);
     }
     if (r->listed_waiting) {
         r->fs->observer->request_dequeued(r);

@@ -20,6 +20,7 @@
 #include <sys/statvfs.h>
 
 #include "fs/fs.h"
+#include "fs/keep/memory.h"
 #include "fs/kernel/metrics.h"
 #include "fs/kernel/observer.h"
 #include "fs/options/options.h"
@@ -40,6 +41,7 @@ struct request {
     struct observed listed;           /* in control's list, while `listed_waiting` */
     struct fs *fs;
     fuse_req_t req;
+    struct keep_request *kept;     /* in fs->keep, until the reply; or NULL */
     struct owner *caller;          /* see request_caller */
     struct node *node;             /* counted */
     struct node *other;            /* counted: the directory of `name`; of a link, later the file linked to */

@@ -303,6 +303,12 @@ static void lock_apply(struct request *r)
     }
 }
 
+/* Many thousands wait: one more would leave no room for requests that release. */
+static bool lock_has_no_room(const struct request *r)
+{
+    return r->blocks && r->kept && keep_is_crowded(r->fs->keep);
+}
+
 void lock_flock(struct request *r, int operation)
 {
     struct handle *h = r->handle;
@@ -317,6 +323,8 @@ void lock_flock(struct request *r, int operation)
         } else {
             request_reply(r, 0);
         }
+    } else if (lock_has_no_room(r)) {
+        request_reply(r, -ENOLCK);
     } else {
         lock_apply(r);
     }
@@ -522,10 +530,12 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
     h->closing = false;
     r->blocks = sleep;
     lock_range(r, lock);
-    if (lock->l_type != F_UNLCK) {
-        lock_apply(r);
-    } else {
+    if (lock->l_type == F_UNLCK) {
         lock_unlock(r);
+    } else if (lock_has_no_room(r)) {
+        request_reply(r, -ENOLCK);
+    } else {
+        lock_apply(r);
     }
 }
 

@@ -86,6 +86,37 @@ static struct request *ops_of_locks(struct request *r)
 
 /* --- session ------------------------------------------------------------------ */
 
+/* What later daemons must repeat. */
+static void ops_keep_init(struct keep *keep, const struct fuse_conn_info *connection)
+{
+    const struct keep_request *slot = keep_request_current(keep);
+    struct keep_init init = {
+        .length = slot ? slot->length : 0,
+        .max_write = connection->max_write,
+        .max_readahead = connection->max_readahead,
+        .max_background = connection->max_background,
+        .congestion = connection->congestion_threshold,
+        .time_gran = connection->time_gran,
+        .want = connection->want,
+    };
+    if (slot && slot->length <= sizeof init.message) {
+        memcpy(init.message, keep_request_message(keep, slot), slot->length);
+        keep_set_init(keep, &init);
+    }
+}
+
+/* The kernel goes by the reply that the first daemon gave.  False if this libfuse cannot. */
+static bool ops_repeat_init(const struct keep_init *init, struct fuse_conn_info *connection)
+{
+    connection->max_write = init->max_write;
+    connection->max_readahead = init->max_readahead;
+    connection->max_background = init->max_background;
+    connection->congestion_threshold = init->congestion;
+    connection->time_gran = init->time_gran;
+    connection->want = (unsigned)init->want;
+    return (init->want & ~(uint64_t)connection->capable) == 0;
+}
+
 static void ops_init(void *userdata, struct fuse_conn_info *connection)
 {
     struct fs *fs = userdata;
@@ -101,6 +132,15 @@ static void ops_init(void *userdata, struct fuse_conn_info *connection)
         connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
     }
     connection->max_background = 1024;
+    connection->max_write = MIN(connection->max_write, KEEP_WRITE_MAX);
+    const struct keep_init *first = fs->keep ? keep_init(fs->keep) : NULL;
+    if (first && !ops_repeat_init(first, connection)) {
+        fuse_session_exit(fs->session); /* channel_resume says why */
+        return;
+    }
+    if (fs->keep && !first) {
+        ops_keep_init(fs->keep, connection);
+    }
     if (connection->proto_minor >= 38) {
         notify_enable_expire(fs->notify);
     }
