@@ -7,7 +7,7 @@
 # A run that fails shows which lines the log has most often; one that stops before its judgement also the last lines.
 # KILLS_OPTIONS are options of the mount.
 
-KINDS=${E2E_KILL_KINDS:-lease,flock,range,ofd,ticket,inherited}
+KINDS=${E2E_KILL_KINDS:-lease,rename,link,flock,range,ofd,ticket,inherited}
 KILLS_PROGRAM=${STRESS_PROGRAMS:-${top_builddir:-.}/tests/stress}/kills
 [ -x "$KILLS_PROGRAM" ] || skip_all "no program kills: make check builds it, or set STRESS_PROGRAMS"
 sees_all || skip_all "needs CAP_SYS_PTRACE"

@@ -189,4 +189,8 @@ says A 'write(f, "a")' EBUSY
 says A 'close(f)' EBUSY
 expect_is "$(cat "$MNT/many")" b
 
+it "who closes a file with success just when its provisional second ends holds the lease"
+"${STRESS_PROGRAMS:-${top_builddir:-.}/tests/stress}/lapse" "$MNT" | sed 's/^/# /'
+expect_is "${PIPESTATUS[0]}" 0 status
+
 finish

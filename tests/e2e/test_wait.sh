@@ -19,6 +19,30 @@ expect_is "$(tr '\n' ' ' <"$TEST_DIR/order")" "1 2 3 4 5 6 7 8 9 10 11 12 "
 expect eventually 5 absent fifo
 says A 'os.close(a)' ok
 
+it "a thousand processes that wait are served in the order in which they came, one at a time"
+says A 'a = op("thousand", "RDWR|CREAT"); flock(a, "EX")' ok
+start "$PYTHON" -S -E -c '
+import fcntl, os, sys
+path, inside = sys.argv[1:]
+for i in range(1000):
+    if os.fork() == 0:
+        f = os.open(path, os.O_RDONLY)
+        fcntl.flock(f, fcntl.LOCK_EX)
+        os.close(os.open(inside, os.O_CREAT | os.O_EXCL))  # nobody else is
+        os.write(1, b"%d\n" % i)
+        os.unlink(inside)
+        os._exit(0)
+    while os.getxattr(path, "user.lease.waiters") != b"%d" % (i + 1):
+        pass
+for _ in range(1000):
+    os.wait()
+' "$MNT/thousand" "$TEST_DIR/inside" >"$TEST_DIR/thousand"
+expect eventually 60 waiters thousand 1000
+says A 'flock(a, "UN")' ok
+expect eventually 60 absent thousand
+expect cmp "$TEST_DIR/thousand" <(seq 0 999)
+says A 'os.close(a)' ok
+
 it "shared waiters that are next to each other are granted together, one behind an exclusive waiter is not"
 for name in S1 S2 E S3; do
     actor $name

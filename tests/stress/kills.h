@@ -13,7 +13,18 @@
 #define KILLS_SLOT_BYTES 10
 #define KILLS_COUNTERS (KILLS_NAMES * KILLS_SLOTS + 1) /* the last is the queue's */
 
-enum kills_kind { KILLS_LEASE, KILLS_FLOCK, KILLS_RANGE, KILLS_OFD, KILLS_TICKET, KILLS_INHERITED, KILLS_KINDS };
+/* A lease of its own name, or of a name that is renamed or linked to that; and handle locks. */
+enum kills_kind {
+    KILLS_LEASE,
+    KILLS_RENAMED,
+    KILLS_LINKED,
+    KILLS_FLOCK,
+    KILLS_RANGE,
+    KILLS_OFD,
+    KILLS_TICKET,
+    KILLS_INHERITED,
+    KILLS_KINDS
+};
 extern const char *const kills_kind_names[KILLS_KINDS];
 
 /* One worker's notes. */

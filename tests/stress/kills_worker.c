@@ -24,7 +24,8 @@
 #define FUSE_SUPER_MAGIC 0x65735546
 #define NOBODY 65534
 
-const char *const kills_kind_names[KILLS_KINDS] = {"lease", "flock", "range", "ofd", "ticket", "inherited"};
+const char *const kills_kind_names[KILLS_KINDS] = {"lease", "rename", "link",   "flock",
+                                                   "range", "ofd",    "ticket", "inherited"};
 
 struct worker {
     const struct kills *k;
@@ -96,14 +97,61 @@ static bool worker_took_lease(const struct worker *w, const char *path)
     return owns == 1;
 }
 
-static int worker_take_lease(struct worker *w, struct lock *lock)
+static bool lock_is_lease(const struct lock *lock)
 {
-    int fd = worker_open(lock->path, O_WRONLY | O_CREAT | O_EXCL);
+    return lock->kind <= KILLS_LINKED;
+}
+
+static int worker_take_lease(struct worker *w, const char *path)
+{
+    int fd = worker_open(path, O_WRONLY | O_CREAT | O_EXCL);
     if (fd >= 0) {
         close(fd);
         return 0;
     }
-    return worker_is_away(-fd) && worker_took_lease(w, lock->path) ? 0 : fd;
+    return worker_is_away(-fd) && worker_took_lease(w, path) ? 0 : fd;
+}
+
+/* A lease that the next daemon has not recovered yet cannot be removed: EPERM. */
+#define RECOVERY (5 * STRESS_SECOND)
+
+/* `unknown`: perhaps it is not held any more. */
+static void worker_remove_lease(struct worker *w, const char *path, bool unknown)
+{
+    int64_t limit = stress_now() + RECOVERY;
+    while (unlink(path) != 0) {
+        if (!worker_is_away(errno) && (errno != EPERM || stress_now() > limit)) {
+            w->log->lost += !unknown;
+            return;
+        }
+        unknown = unknown || worker_is_away(errno);
+        if (atomic_load(&w->k->shared->over)) {
+            return;
+        }
+        stress_sleep(STRESS_MS);
+    }
+}
+
+/* Takes a lease of a name that nobody else takes, and gives it the name of the lock. */
+static int worker_take_by_name(struct worker *w, const struct lock *lock)
+{
+    char own[4096];
+    snprintf(own, sizeof own, "%s/w%u", w->k->mount, w->index);
+    int r = worker_take_lease(w, own);
+    if (r < 0) {
+        return r;
+    }
+    bool renames = lock->kind == KILLS_RENAMED;
+    r = (renames ? rename(own, lock->path) : link(own, lock->path)) == 0 ? 0 : -errno;
+    r = r == -ENOENT || r == -EPERM ? -ENOTCONN : r; /* the directory below the mount, or a lease not yet recovered */
+    bool unknown = worker_is_away(-r);
+    if (unknown && worker_took_lease(w, lock->path)) {
+        r = 0;
+    }
+    if (r != 0 || !renames) {
+        worker_remove_lease(w, own, unknown);
+    }
+    return r;
 }
 
 static int worker_take_bytes(const struct lock *lock, int command)
@@ -119,8 +167,8 @@ static int worker_take_bytes(const struct lock *lock, int command)
 static int worker_take(struct worker *w, struct lock *lock)
 {
     bool wait = lock->wait, bytes = lock->kind == KILLS_RANGE || lock->kind == KILLS_OFD;
-    if (lock->kind == KILLS_LEASE) {
-        return worker_take_lease(w, lock);
+    if (lock_is_lease(lock)) {
+        return lock->kind == KILLS_LEASE ? worker_take_lease(w, lock->path) : worker_take_by_name(w, lock);
     }
     lock->fd = worker_open(lock->path, (bytes || lock->kind == KILLS_TICKET ? O_RDWR : O_RDONLY) | O_CREAT);
     if (lock->fd < 0) {
@@ -158,8 +206,8 @@ static struct history_hold *worker_note(struct worker *w, const struct lock *loc
     if (n >= w->k->capacity) {
         stress_die("worker %u: no room for more than %u holds", w->index, n);
     }
-    static const uint8_t kinds[] = {HISTORY_LEASE, HISTORY_FLOCK,  HISTORY_POSIX,
-                                    HISTORY_OFD,   HISTORY_TICKET, HISTORY_FLOCK};
+    static const uint8_t kinds[] = {HISTORY_LEASE, HISTORY_LEASE, HISTORY_LEASE,  HISTORY_FLOCK,
+                                    HISTORY_POSIX, HISTORY_OFD,   HISTORY_TICKET, HISTORY_FLOCK};
     bool ticket = lock->kind == KILLS_TICKET, whole = lock->slot == KILLS_SLOTS;
     struct history_hold *hold = &w->log->hold[n];
     *hold = (struct history_hold){
@@ -195,32 +243,12 @@ static void worker_count(struct worker *w, const struct lock *lock)
     }
 }
 
-/* A lease that the next daemon has not recovered yet cannot be removed: EPERM. */
-#define RECOVERY (5 * STRESS_SECOND)
-
-static void worker_remove_lease(struct worker *w, struct lock *lock)
-{
-    int64_t limit = stress_now() + RECOVERY;
-    bool unknown = false;
-    while (unlink(lock->path) != 0) {
-        if (!worker_is_away(errno) && (errno != EPERM || stress_now() > limit)) {
-            w->log->lost += !unknown;
-            return;
-        }
-        unknown = unknown || worker_is_away(errno);
-        if (atomic_load(&w->k->shared->over)) {
-            return;
-        }
-        stress_sleep(STRESS_MS);
-    }
-}
-
 /* Of a dead mount an unlock fails, and the close gives the lock back. */
 static void worker_give_back(struct worker *w, struct lock *lock)
 {
     lock->hold->released = stress_now();
-    if (lock->kind == KILLS_LEASE) {
-        worker_remove_lease(w, lock);
+    if (lock_is_lease(lock)) {
+        worker_remove_lease(w, lock->path, false);
         return;
     }
     if (stress_chance(&w->random, 50) && lock->kind != KILLS_TICKET) {
@@ -287,7 +315,7 @@ static void worker_turn(struct worker *w)
     } while (!(w->k->kinds & 1U << lock.kind));
     bool bytes = lock.kind == KILLS_RANGE || lock.kind == KILLS_OFD;
     bool sharing =
-        !w->k->exclusive && lock.kind != KILLS_LEASE && lock.kind != KILLS_TICKET && stress_chance(&w->random, 25);
+        !w->k->exclusive && !lock_is_lease(&lock) && lock.kind != KILLS_TICKET && stress_chance(&w->random, 25);
     lock.mode = sharing ? HISTORY_SHARED : HISTORY_EXCLUSIVE;
     lock.slot = bytes ? stress_below(&w->random, KILLS_SLOTS) : KILLS_SLOTS;
     if (lock.kind == KILLS_TICKET) {

@@ -199,7 +199,7 @@ static void cut_await_waiter(const struct cut *cut, int number)
     char lock[4096];
     int64_t limit = stress_now() + LIMIT;
     cut_name(cut, cut->wanted, number, lock);
-    while (stress_waiters(lock) < 1 && !atomic_load(&cut->runs[number].granted)) {
+    while (stress_attribute(lock, "waiters") < 1 && !atomic_load(&cut->runs[number].granted)) {
         if (stress_now() > limit) {
             stress_die("nobody waits for lock %d", number);
         }

@@ -1,7 +1,6 @@
 /* stress: shared by the stress programs; see stress.h. */
 #include "tests/stress/stress.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -14,13 +13,10 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
-
-#define FUSE_SUPER_MAGIC 0x65735546
 
 int64_t stress_now(void)
 {
@@ -118,15 +114,6 @@ bool stress_wait(pid_t child, int64_t ns, int *ret_status)
     return true;
 }
 
-bool stress_is_fuse(const char *directory)
-{
-    struct statfs st;
-    if (statfs(directory, &st) != 0) {
-        stress_die("%s: %s", directory, strerror(errno));
-    }
-    return st.f_type == FUSE_SUPER_MAGIC;
-}
-
 int64_t stress_attribute(const char *path, const char *name)
 {
     char attribute[64], value[64];
@@ -172,26 +159,6 @@ void stress_print_left(const char *mount, const char *name)
     printf("FAULT: %s/%s is still held: %s", mount, name, found ? line : "not through this mount\n");
 }
 
-/* Lines like `17: -> FLOCK  ADVISORY  WRITE 812 00:1f:44 0 EOF`, indented by how many wait before. */
-static int64_t stress_kernel_waiters(const char *path)
-{
-    struct stat st;
-    char *line = NULL, inode[32];
-    size_t size = 0;
-    int64_t count = 0;
-    FILE *locks = fopen("/proc/locks", "r");
-    if (!locks || stat(path, &st) != 0) {
-        stress_die("%s: %s", path, strerror(errno));
-    }
-    snprintf(inode, sizeof inode, ":%llu ", (unsigned long long)st.st_ino);
-    while (getline(&line, &size, locks) > 0) {
-        count += strstr(line, "->") && strstr(line, inode);
-    }
-    free(line);
-    fclose(locks);
-    return count;
-}
-
 void stress_make_queue(const char *directory, int width)
 {
     char path[4096], value[16];
@@ -201,89 +168,4 @@ void stress_make_queue(const char *directory, int width)
         setxattr(path, "user.lease.width", value, strlen(value), 0) != 0) {
         stress_die("%s: %s", path, strerror(errno));
     }
-}
-
-int64_t stress_waiters(const char *path)
-{
-    int64_t count = stress_attribute(path, "waiters");
-    return count == -EOPNOTSUPP || count == -ENODATA ? stress_kernel_waiters(path) : count;
-}
-
-void stress_await_waiters(const char *path, int64_t count)
-{
-    int64_t seen = -1, changed = stress_now();
-    for (;;) {
-        int64_t now = stress_waiters(path);
-        if (now == count) {
-            return;
-        }
-        if (now != seen) {
-            seen = now;
-            changed = stress_now();
-        }
-        if (stress_now() - changed > 10 * STRESS_SECOND) {
-            stress_die("%s: %lld wait, not %lld", path, (long long)seen, (long long)count);
-        }
-        stress_sleep(STRESS_MS / 20);
-    }
-}
-
-/* Calls `add` for each entry of a directory of /proc. */
-static int64_t stress_sum(const char *directory, int64_t (*add)(const char *directory, const char *name))
-{
-    int64_t sum = 0;
-    DIR *entries = opendir(directory);
-    struct dirent *entry;
-    while (entries && (entry = readdir(entries))) {
-        sum += entry->d_name[0] == '.' ? 0 : add(directory, entry->d_name);
-    }
-    if (entries) {
-        closedir(entries);
-    }
-    return sum;
-}
-
-static int64_t stress_one(const char *directory, const char *name)
-{
-    (void)directory;
-    (void)name;
-    return 1;
-}
-
-static int64_t stress_thread_cpu(const char *directory, const char *name)
-{
-    char path[128];
-    long long ns = 0;
-    snprintf(path, sizeof path, "%.60s/%.30s/schedstat", directory, name);
-    FILE *file = fopen(path, "r");
-    if (file) {
-        ns = fscanf(file, "%lld", &ns) == 1 ? ns : 0;
-        fclose(file);
-    }
-    return ns;
-}
-
-struct stress_usage stress_usage(pid_t pid)
-{
-    struct stress_usage usage = {0};
-    char path[64], line[256];
-    long long kb;
-    if (pid == 0) {
-        return usage;
-    }
-    snprintf(path, sizeof path, "/proc/%d/task", pid);
-    usage.cpu_ns = stress_sum(path, stress_thread_cpu);
-    snprintf(path, sizeof path, "/proc/%d/fd", pid);
-    usage.descriptors = stress_sum(path, stress_one);
-    snprintf(path, sizeof path, "/proc/%d/status", pid);
-    FILE *status = fopen(path, "r");
-    while (status && fgets(line, sizeof line, status)) {
-        if (sscanf(line, "VmRSS: %lld", &kb) == 1) {
-            usage.resident_kb = kb;
-        }
-    }
-    if (status) {
-        fclose(status);
-    }
-    return usage;
 }

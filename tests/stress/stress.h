@@ -1,5 +1,4 @@
-/* stress: shared by the stress programs: time, seeded randomness, memory shared with children, attributes of locks, and
- * the resources that a daemon uses. */
+/* stress: shared by the stress programs: time, seeded randomness, memory shared with children, attributes of locks. */
 #ifndef TESTS_STRESS_STRESS_H
 #define TESTS_STRESS_STRESS_H
 
@@ -34,8 +33,6 @@ pid_t stress_fork(void);
 /* Waits at most that long for a child; true if it has ended (`ret_status` may be NULL). */
 bool stress_wait(pid_t child, int64_t ns, int *ret_status);
 
-bool stress_is_fuse(const char *directory);
-
 /* The number that user.lease.NAME reads as; -errno if it cannot be read. */
 int64_t stress_attribute(const char *path, const char *name);
 
@@ -47,20 +44,5 @@ void stress_print_left(const char *mount, const char *name);
 
 /* The queue "qN" of width N; dies if it cannot be there. */
 void stress_make_queue(const char *directory, int width);
-
-/* How many wait for the lock of a file: the attribute on a FUSE mount, else what
- * /proc/locks tells. */
-int64_t stress_waiters(const char *path);
-/* Returns when that many wait; dies after ten seconds without a change. */
-void stress_await_waiters(const char *path, int64_t count);
-
-struct stress_usage {
-    int64_t cpu_ns;
-    int64_t resident_kb;
-    int64_t descriptors;
-};
-
-/* All zero for pid 0. */
-struct stress_usage stress_usage(pid_t pid);
 
 #endif
