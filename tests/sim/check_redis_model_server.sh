@@ -26,7 +26,6 @@ run unit/check_redis_check probe
 run unit/check_redis_foreign administrator
 run unit/check_redis_forged
 run unit/check_redis_grace away
-run unit/check_redis_lost
 run unit/check_redis_places places
 run unit/check_redlock mounted
 echo "1..$number"

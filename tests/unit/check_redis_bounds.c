@@ -1,6 +1,7 @@
 /* check_redis_bounds: what a mount of a Redis server refuses without a request, how much it keeps in memory at most,
  * and answers that come too late to be of use. */
 #include <errno.h>
+#include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -575,6 +576,146 @@ START_TEST(status_shows_the_master_that_was_named)
 }
 END_TEST
 
+/* --- a full server, a late request, a newer format --- */
+
+/* A place in the queue of d; it must have that name. */
+static struct hosts_record *take_place(unsigned mount, int64_t ttl, enum backend_result result, const char *name)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, ttl);
+    struct hosts_record *record;
+    char given[64];
+
+    claim.sequence = claim.wait = true;
+    record = hosts_acquire(mount, "d/s-", &claim);
+    ck_assert_int_eq(record->result, result);
+    ck_assert(backend_ticket_name(hosts_mount(mount), record->ticket, given, sizeof(given)));
+    ck_assert_str_eq(given, name);
+    return record;
+}
+
+START_TEST(place_in_a_queue_is_renewed_by_a_full_server)
+{
+    enum { TTL = 1500 };
+    struct backend_directory directory = {.width = 1};
+    struct hosts_record *record;
+    clock_ms begun;
+
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    record = take_place(0, TTL, BACKEND_OK, "d/s-0000000000");
+    redis_server_do(hosts_server, "CONFIG SET maxmemory 1");
+    begun = clock_now();
+    while (clock_now() - begun < 2 * TTL) {
+        struct backend_renewal renewal = {.ticket = record->ticket, .ttl = TTL};
+
+        ck_assert_msg(record->ended == 0, "lost after %d ms", (int)(clock_now() - begun));
+        backend_renew(hosts_mount(0), &renewal, 1);
+        hosts_pass(TTL / 3);
+    }
+    ck_assert_uint_eq(record->ended, 0);
+}
+END_TEST
+
+/* Its close has been answered by then.  Alone, and where another waits; a new content finds no room. */
+START_TEST(what_is_undecided_becomes_a_lease_or_a_handles_lock_on_a_full_server)
+{
+    enum { TTL = 1500 };
+    bool waited_for = _i & 1;
+    struct backend_claim becomes = hosts_claim(_i & 2 ? BACKEND_FLOCK : BACKEND_LEASE, HOSTS_LONG),
+                         provisional = hosts_claim(BACKEND_PROVISIONAL, TTL);
+    struct hosts_done done = {0}, written = {0};
+    struct hosts_record *record = hosts_acquire(0, "L", &provisional);
+
+    ck_assert_int_eq(record->result, BACKEND_OK);
+    if (waited_for) {
+        hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    }
+    redis_server_do(hosts_server, "CONFIG SET maxmemory 1");
+    becomes.user = record;
+    if (!waited_for) {
+        becomes.content = g_bytes_new_static("some text", strlen("some text"));
+        backend_convert(hosts_mount(0), record->ticket, &becomes, hosts_on_done, &written);
+        HOSTS_UNTIL(written.called);
+        ck_assert_int_eq(written.result, BACKEND_FULL);
+        g_clear_pointer(&becomes.content, g_bytes_unref);
+    }
+    backend_convert(hosts_mount(0), record->ticket, &becomes, hosts_on_done, &done);
+    HOSTS_UNTIL(done.called);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+    hosts_pass(TTL + TTL / 3);
+    ck_assert_uint_eq(record->ended, 0);
+    ck_assert_int_eq(hosts_stat(2, "L").kind, becomes.kind);
+}
+END_TEST
+
+static struct hosts_record *take_range(unsigned mount, uint64_t lock_owner)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
+    claim.lock_owner = lock_owner;
+    claim.start = 10;
+    claim.end = 19;
+    return hosts_acquire(mount, "R", &claim);
+}
+
+START_TEST(request_of_a_connection_that_was_given_up_is_not_done_late)
+{
+    struct relay *proxy = relay_to(hosts_loop, redis_server_port(hosts_server));
+    hosts_reach_by(relay_port(proxy));
+    ck_assert_int_eq(take_range(0, 1)->result, BACKEND_OK);
+    relay_hold_back(proxy, "EVALSHA");
+    ck_assert_int_eq(hosts_unlock(0, "R", 1, 10, 19), BACKEND_OK);
+    ck_assert_int_eq(take_range(0, 1)->result, BACKEND_OK);
+    relay_forward_held(proxy);
+    hosts_pass(100);
+    hosts_reach_by(0);
+    ck_assert_int_eq(take_range(1, 2)->result, BACKEND_BUSY);
+    hosts_close(0);
+    relay_end();
+}
+END_TEST
+
+/* The server is busy with a script, until the claim is given up. */
+START_TEST(claim_that_was_refused_for_the_time_being_and_given_up_is_not_made)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    redisContext *context, *second;
+    struct hosts_record *record;
+
+    hosts_until_up(0);
+    redis_server_do(hosts_server, "CONFIG SET lua-time-limit 1");
+    context = redisConnectUnix(redis_server_socket(hosts_server));
+    second = redisConnectUnix(redis_server_socket(hosts_server));
+    ck_assert(context && !context->err && second && !second->err);
+    redisAppendCommand(context, "EVAL %s 0", "while true do end");
+    for (int done = 0; !done;)
+        ck_assert_int_eq(redisBufferWrite(context, &done), REDIS_OK);
+    hosts_pass(20);
+    record = hosts_request(0, "L", &claim);
+    hosts_pass(20);
+    freeReplyObject(redisCommand(second, "SCRIPT KILL"));
+    hosts_drop(record);
+    hosts_pass(200);
+    ck_assert(!hosts_exists("h:L"));
+    redisFree(context);
+    redisFree(second);
+}
+END_TEST
+
+START_TEST(mount_that_meets_a_higher_format_when_it_connects_again_stays_away)
+{
+    struct backend_status status;
+    hosts_until_up(1);
+    redis_server_do(hosts_server, "HSET lfs:s:lfs:h:/ format %s", "2 9.9.9 hostb");
+    redis_server_do(hosts_server, "CLIENT KILL TYPE normal SKIPME yes");
+    hosts_pass(1000);
+    backend_status(hosts_mount(1), &status);
+    ck_assert(status.away);
+    ck_assert_msg(strstr(status.why, "format version 2 of leasefs 9.9.9 on hostb") != NULL, "%s", status.why);
+    backend_status_clear(&status);
+    redis_server_do(hosts_server, "HSET lfs:s:lfs:h:/ format %s", "1 9.9.9 hostb");
+    hosts_until_up(1);
+}
+END_TEST
+
 static Suite *bounds_suite(void)
 {
     Suite *suite = suite_create("bounds of a mount of Redis");
@@ -605,6 +746,11 @@ static Suite *bounds_suite(void)
     tcase_add_test(tcase, sequence_of_which_a_thousand_numbers_are_taken_is_refused_and_goes_on_after_them);
     tcase_add_test(tcase, notes_of_leases_that_cannot_be_are_passed_over);
     tcase_add_test(tcase, leases_of_many_parts_are_found_again);
+    tcase_add_test(tcase, place_in_a_queue_is_renewed_by_a_full_server);
+    tcase_add_loop_test(tcase, what_is_undecided_becomes_a_lease_or_a_handles_lock_on_a_full_server, 0, 4);
+    tcase_add_test(tcase, request_of_a_connection_that_was_given_up_is_not_done_late);
+    tcase_add_test(tcase, claim_that_was_refused_for_the_time_being_and_given_up_is_not_made);
+    tcase_add_test(tcase, mount_that_meets_a_higher_format_when_it_connects_again_stays_away);
     suite_add_tcase(suite, tcase);
 
     TCase *named = tcase_create("named");

@@ -348,6 +348,110 @@ START_TEST(of_two_that_put_back_the_same_lock_the_later_grant_holds_in_either_or
 }
 END_TEST
 
+/* --- a server that was restarted with its data: nothing new while a holder may exist that has not restored its lock
+ * --- */
+
+enum {
+    BASE = 7000,
+    AT_ONCE = 5000,
+    AWAY = 8000
+}; /* AT_ONCE: until all mounts are connected again, and less than a term */
+#define AN_HOUR 3600000
+
+static void setup_aof(void)
+{
+    hosts_setup_aof();
+    hosts_options.grace = 0; /* an hour at most */
+    hosts_options.term = BASE;
+    for (unsigned i = 1; i < 3; i++) {
+        hosts_until_up(i);
+        hosts_until_known(i, BASE);
+    }
+}
+
+static char *status_line(unsigned mount, const char *begin)
+{
+    struct backend_status status;
+    char *line = NULL;
+    backend_status(hosts_mount(mount), &status);
+    for (guint i = 0; i < status.details->len && !line; i++) {
+        line = g_str_has_prefix(status.details->pdata[i], begin) ? g_strdup(status.details->pdata[i]) : NULL;
+    }
+    backend_status_clear(&status);
+    return line;
+}
+
+static bool has_epoch_other_than(unsigned mount, const char *before)
+{
+    char *line = status_line(mount, "epoch: ");
+    bool other = strcmp(line, before) != 0;
+    g_free(line);
+    return other;
+}
+
+/* Restarts it; what that mount is granted then, and when. */
+static clock_ms granted_after_restart(unsigned mount, const char *name)
+{
+    char *before = status_line(mount, "epoch: ");
+    clock_ms began = clock_now();
+    forget_by_restart();
+    HOSTS_UNTIL(has_epoch_other_than(mount, before));
+    while (result_of(mount, name, BACKEND_LEASE) == BACKEND_GRACE) {
+        hosts_pass(20);
+    }
+    g_free(before);
+    return clock_now() - began;
+}
+
+START_TEST(long_lock_that_was_released_closes_nothing)
+{
+    hosts_release(hosts_get(1 + (unsigned)_i, "L", AN_HOUR));
+    ck_assert_int_lt(granted_after_restart(1, "L"), AT_ONCE);
+    ck_assert_int_lt(granted_after_restart(2, "M"), AT_ONCE);
+}
+END_TEST
+
+START_TEST(holder_that_is_there_keeps_a_long_lock_and_others_are_served_at_once)
+{
+    struct hosts_record *record = hosts_get(2, "L", AN_HOUR);
+    uint64_t fence = record->ticket->fence;
+    ck_assert_int_lt(granted_after_restart(1, "M"), AT_ONCE);
+    ck_assert_int_eq(result_of(1, "L", BACKEND_LEASE), BACKEND_BUSY);
+    ck_assert_uint_eq(record->ended, 0);
+    ck_assert_uint_eq(record->ticket->fence, fence);
+    hosts_release(record);
+    ck_assert_int_eq(result_of(1, "L", BACKEND_LEASE), BACKEND_OK);
+}
+END_TEST
+
+/* Of the server's data only L is gone. */
+START_TEST(lock_of_a_mount_that_is_away_is_given_to_nobody_until_its_term_is_over)
+{
+    proxies[0] = relay_to(hosts_loop, redis_server_port(hosts_server));
+    hosts_reach_by(relay_port(proxies[0]));
+    hosts_until_up(0);
+    hosts_until_known(0, BASE);
+    struct hosts_record *away = hosts_get(0, "L", AWAY);
+    clock_ms deadline = away->ticket->deadline;
+    cut_off(0);
+    char *before = status_line(1, "epoch: ");
+    forget_by_restart();
+    HOSTS_UNTIL(has_epoch_other_than(1, before));
+    redis_server_do(hosts_server, "DEL h:L");
+    ck_assert_int_eq(result_of(1, "L", BACKEND_LEASE), BACKEND_GRACE);
+    char *line = status_line(1, "grace period: no new lock for ");
+    ck_assert_msg(g_str_has_suffix(line, " s, the server was restarted"), "%s", line);
+    ck_assert_int_le(atoi(line + strlen("grace period: no new lock for ")), AWAY / 1000 + 1);
+    HOSTS_UNTIL(!is_closed(1));
+    ck_assert_int_ge(clock_now(), deadline);
+    ck_assert_int_eq(result_of(1, "L", BACKEND_LEASE), BACKEND_OK);
+    g_free(before);
+    g_free(line);
+    hosts_close(0);
+    relay_end();
+}
+END_TEST
+
 /* --- what is left of the data, or came meanwhile --- */
 
 START_TEST(lock_that_another_program_took_meanwhile_is_lost)
@@ -564,6 +668,13 @@ int main(void)
     tcase_add_test(away, mount_that_comes_back_after_the_opening_puts_nothing_back);
     tcase_add_loop_test(away, of_two_that_put_back_the_same_lock_the_later_grant_holds_in_either_order, 0, 2);
     suite_add_tcase(suite, away);
+    TCase *kept = tcase_create("restarted with its data");
+    tcase_set_timeout(kept, 120);
+    tcase_add_checked_fixture(kept, setup_aof, hosts_teardown);
+    tcase_add_loop_test(kept, long_lock_that_was_released_closes_nothing, 0, 2);
+    tcase_add_test(kept, holder_that_is_there_keeps_a_long_lock_and_others_are_served_at_once);
+    tcase_add_test(kept, lock_of_a_mount_that_is_away_is_given_to_nobody_until_its_term_is_over);
+    suite_add_tcase(suite, kept);
     tcase_set_timeout(debugged, 60);
     tcase_add_checked_fixture(debugged, setup_debugged, hosts_teardown);
     tcase_add_test(debugged, data_that_are_loaded_again_are_the_same_version);
