@@ -4,7 +4,7 @@
 # that are about the daemon more than about the store.
 #
 # Each case of each script is a case here; what a script said stands before them.
-SCRIPTS=(acquire directory expire fcntl flock guard link lose provisional read release sequence wait)
+SCRIPTS=(acquire directory expire fcntl flock guard link provisional read release sequence wait)
 AT_ONCE=4 # they mostly wait
 
 scratch=$(mktemp -d)
