@@ -56,7 +56,6 @@ struct tree;
 TAILQ_HEAD(request_queue, request);
 LIST_HEAD(handle_list, handle);
 LIST_HEAD(request_list, request);
-LIST_HEAD(directory_cursor_list, directory_cursor);
 TAILQ_HEAD(directory_cursor_queue, directory_cursor);
 LIST_HEAD(hold_list, hold);
 LIST_HEAD(guard_list, guard);
@@ -72,6 +71,7 @@ LIST_HEAD(recover_list, recover_question);
 struct fs {
     struct ev_loop *loop;
     struct backend *backend;
+    struct keep *keep; /* what the next daemon finds */
     struct owner_table *owners;
     ev_io owners_ended;
     struct tree *tree;
@@ -86,7 +86,6 @@ struct fs {
     struct metrics *metrics;
     struct quota *quota;
     struct fuse_session *session;
-    struct keep *keep; /* what outlives this daemon; NULL in tests */
     const struct options *options;
     char host[256];
     char boot_id[40];
@@ -98,10 +97,10 @@ struct fs {
     struct recovery *recovery;      /* of restart.c; kept until the daemon ends, because more leases may be found */
     struct recover_list recovering; /* content of recovered leases that the backend is reading */
     GHashTable *records; /* a set of holds with record locks, by lock owner and path: see hold_find_by_lock_owner */
-    struct directory_cursor_list cursors; /* of open directories */
+    GHashTable *cursors; /* of open directories, by number */
     struct directory_cursor_queue kept_cursors;
     unsigned kept_count;
-    uint64_t next_handle;
+    uint64_t next_fh;    /* of directories and files of .leasefs */
     int64_t wall_offset; /* see fs_wall */
     struct request_list unanswered;
     uint32_t requests; /* requests without a reply yet */
@@ -136,6 +135,12 @@ static inline int64_t fs_wall(struct fs *fs, clock_ms when)
         fs->wall_offset = offset;
     }
     return when + fs->wall_offset;
+}
+
+/* The kernel's number for an open directory or file of .leasefs.  No other daemon gives it to another one. */
+static inline uint64_t fs_next_fh(struct fs *fs)
+{
+    return ++fs->next_fh;
 }
 
 /* The negated errno of a result; 0 for OK and QUEUED. */

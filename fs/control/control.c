@@ -39,7 +39,8 @@ struct control_chunk {
  * bytes in front of where it is read. */
 struct control_file {
     TAILQ_ENTRY(control_file) link; /* control->files */
-    uid_t uid;                      /* who opened it */
+    uint64_t fh;
+    uid_t uid; /* who opened it */
     enum control_node what;
     GArray *chunks;
     enum control_list lists[2];
@@ -48,11 +49,6 @@ struct control_file {
     struct observed *next;    /* to be written; NULL: all is */
     GHashTable *counts;       /* see control_add_held */
 };
-
-static struct control_file *control_file_of(const struct request *r)
-{
-    return (struct control_file *)(uintptr_t)r->file.fh;
-}
 
 static struct hold *control_hold_of(struct observed *link)
 {
@@ -158,13 +154,14 @@ static void control_begin(struct fs *fs, struct control_file *file)
     }
 }
 
-static struct control_file *control_file_new(struct fs *fs, enum control_node what, uid_t uid)
+static struct control_file *control_file_new(struct fs *fs, enum control_node what, uid_t uid, uint64_t fh)
 {
     struct control_file *file = g_new0(struct control_file, 1);
     TAILQ_INSERT_TAIL(&fs->control->files, file, link);
     fs->control->open++;
     file->what = what;
     file->uid = uid;
+    file->fh = fh;
     quota_charge_open(fs->quota, uid, 1);
     control_begin(fs, file);
     return file;
@@ -199,6 +196,25 @@ static void control_file_free(struct fs *fs, struct control_file *file)
     fs->control->open--;
     quota_charge_open(fs->quota, file->uid, -1);
     g_free(file);
+}
+
+static struct control_file *control_find_file(const struct request *r)
+{
+    struct control_file *file;
+    TAILQ_FOREACH(file, &r->fs->control->files, link) {
+        if (file->fh == r->file.fh) {
+            break;
+        }
+    }
+    return file;
+}
+
+/* The text of one that was opened before this daemon began is written again. */
+static struct control_file *control_file_of(struct request *r)
+{
+    struct control_file *file = control_find_file(r);
+    return file ? file
+                : control_file_new(r->fs, (enum control_node)r->node->record->control, request_uid(r), r->file.fh);
 }
 
 /* --- the lists ---------------------------------------------------------------------- */
@@ -347,9 +363,11 @@ static const struct observer control_observer = {
 static void control_attributes(struct fs *fs, const struct node *node, struct stat *st)
 {
     const struct node *root = tree_root(fs->tree);
-    mode_t reads = root->mode & 0444;
-    *st = (struct stat){
-        .st_ino = node->ino, .st_uid = root->directory->uid, .st_gid = root->directory->gid, .st_blksize = 4096};
+    mode_t reads = root->record->mode & 0444;
+    *st = (struct stat){.st_ino = node->record->ino,
+                        .st_uid = root->directory->uid,
+                        .st_gid = root->directory->gid,
+                        .st_blksize = 4096};
     st->st_nlink = node->directory ? 2 : 1;
     st->st_mode = node->directory ? S_IFDIR | reads | reads >> 2 : S_IFREG | reads;
     int64_t wall = fs_wall(fs, node->directory ? fs->started : clock_now());
@@ -388,7 +406,7 @@ void control_readdir(struct request *r)
                                   : i == 1 ? r->node->parent
                                            : r->fs->control->nodes[CONTROL_DIRECTORY + i - 1];
         const char *name = i == 0 ? "." : i == 1 ? ".." : control_names[CONTROL_DIRECTORY + i - 1];
-        struct fuse_entry_param entry = {.attr = {.st_ino = node->ino, .st_mode = node->mode}};
+        struct fuse_entry_param entry = {.attr = {.st_ino = node->record->ino, .st_mode = node->record->mode}};
         size_t need = request_add_name(r, buffer + used, size - used, name, &entry, i + 1);
         if (need > size - used) {
             break;
@@ -442,8 +460,8 @@ void control_open(struct request *r)
         request_reply(r, -EDQUOT);
     } else {
         struct fs *fs = r->fs;
-        struct control_file *file = control_file_new(fs, r->node->control, request_uid(r));
-        r->file.fh = (uint64_t)(uintptr_t)file;
+        r->file.fh = fs_next_fh(fs);
+        struct control_file *file = control_file_new(fs, r->node->record->control, request_uid(r), r->file.fh);
         if (!request_reply_open(r, NULL)) {
             control_file_free(fs, file);
         }
@@ -535,8 +553,8 @@ void control_poll(struct request *r, struct fuse_pollhandle *poll)
 
 void control_release(struct request *r)
 {
-    if (control_file_of(r)) {
-        control_file_free(r->fs, control_file_of(r));
+    if (control_find_file(r)) {
+        control_file_free(r->fs, control_find_file(r));
     }
     request_reply(r, 0);
 }
@@ -551,9 +569,11 @@ struct control *control_new(struct fs *fs)
         TAILQ_INIT(&control->lists[list]);
     }
     for (int what = CONTROL_DIRECTORY; what < CONTROL_NODES; what++) {
-        struct node *node =
-            tree_make(fs->tree, parent, control_names[what], what == CONTROL_DIRECTORY ? S_IFDIR : S_IFREG);
-        node->control = (uint8_t)what;
+        struct node *node = tree_restored_control(fs->tree, (uint8_t)what);
+        if (!node) {
+            node = tree_make(fs->tree, parent, control_names[what], what == CONTROL_DIRECTORY ? S_IFDIR : S_IFREG);
+            node->record->control = (uint8_t)what;
+        }
         control->nodes[what] = node;
         parent = control->nodes[CONTROL_DIRECTORY];
     }

@@ -31,7 +31,7 @@
 struct control_file;
 struct fuse_pollhandle;
 
-/* For node->control. */
+/* For node->record->control. */
 enum control_node {
     CONTROL_NONE,
     CONTROL_DIRECTORY,
@@ -74,7 +74,7 @@ void control_free(struct fs *fs);
 /* Is it .leasefs, or in it? */
 static inline bool control_owns(const struct node *parent, const char *name)
 {
-    return parent->control || (!parent->parent && strcmp(name, CONTROL_NAME) == 0);
+    return parent->record->control || (!parent->parent && strcmp(name, CONTROL_NAME) == 0);
 }
 
 /* Each ends the request. */

@@ -78,9 +78,20 @@ static void fs_check_owners(struct ev_loop *loop, ev_io *io, int events)
     owner_table_check(io->data);
 }
 
-struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options)
+void fs_keep_sizes(struct keep_sizes *sizes)
+{
+    keep_default_sizes(sizes);
+    uint64_t nodes = sizeof(void *) > sizeof(uint32_t) ? 1 << 24 : 1 << 18;
+    sizes->tables[KEEP_NODES] = (struct keep_table_size){sizeof(struct node_record), nodes};
+    sizes->tables[KEEP_NAMES] = (struct keep_table_size){sizeof(struct node_name), nodes};
+    sizes->tables[KEEP_DIRECTORIES] = (struct keep_table_size){sizeof(struct node_directory_record), nodes / 4};
+    sizes->tables[KEEP_HANDLES] = (struct keep_table_size){sizeof(struct handle_record), nodes / 4};
+}
+
+struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options, struct keep *keep)
 {
     struct fs *fs = g_new0(struct fs, 1);
+    fs->keep = keep;
     fs->started = clock_now();
     fs->loop = loop;
     fs->backend = backend;
@@ -88,11 +99,13 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     fs->owners = owner_table_new();
     ev_io_init(&fs->owners_ended, fs_check_owners, owner_table_descriptor(fs->owners), EV_READ);
     fs->owners_ended.data = fs->owners;
-    fs->tree = tree_new();
+    fs->tree = tree_new(keep);
     fs->quota = quota_new(options->user_locks, options->user_content);
     fs->notify = notify_new(NULL, loop);
     fs->openings = openings_new();
     fs->records = hold_records_table();
+    fs->cursors = g_hash_table_new(g_int64_hash, g_int64_equal);
+    fs->next_fh = (uint64_t)keep_generation(keep) << 40;
     fs->survivors = survivors_new(fs);
     TAILQ_INIT(&fs->interrupted);
     ev_idle_init(&fs->interrupts, fs_cancel_interrupted);
@@ -110,10 +123,10 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     fs->invalidate_timeout.data = fs;
     fs_read_identity(fs);
     struct node *root = tree_root(fs->tree);
-    root->mode = (uint16_t)(S_IFDIR | options->mode);
+    root->record->mode = (uint16_t)(S_IFDIR | options->mode);
     root->directory->uid = options->uid;
     root->directory->gid = options->gid;
-    clock_gettime(CLOCK_REALTIME, &root->directory->changed);
+    tree_touch(root);
     fs->metrics = g_new0(struct metrics, 1);
     fs->control = control_new(fs);
     return fs;
@@ -179,11 +192,15 @@ void fs_free(struct fs *fs)
     ev_timer_stop(fs->loop, &fs->alarm);
     recover_stop(fs);
     survivors_stop(fs);
+    struct handle *h;
+    LIST_FOREACH(h, &fs->handles, all) {
+        handle_leave(h);
+    }
     fs_drop_holds(fs);
     survivors_free(fs);
     openers_free(fs->openers);
     while (!LIST_EMPTY(&fs->handles)) {
-        handle_discard(fs, LIST_FIRST(&fs->handles));
+        handle_free_left(fs, LIST_FIRST(&fs->handles));
     }
     guard_free_all(fs);
     g_hash_table_destroy(fs->records);

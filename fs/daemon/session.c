@@ -375,15 +375,17 @@ int session_run(const struct options *options, struct backend *backend, const st
 {
     struct session s = {.loop = loop};
     signal(SIGPIPE, SIG_IGN);
-    s.fs = fs_new(s.loop, backend, options);
+    struct keep_sizes sizes;
+    struct keep *keep;
+    fs_keep_sizes(&sizes);
+    int result = keep_create(&sizes, &keep, error, error_size);
+    if (result < 0) {
+        return result;
+    }
+    s.fs = fs_new(s.loop, backend, options, keep);
     s.fs->ready = ready;
     s.fs->ready_arg = arg;
-    int result = takeover ? 0 : session_check_needs(options, &sandbox->policy, error, error_size);
-    if (result == 0) {
-        struct keep_sizes sizes;
-        keep_default_sizes(&sizes);
-        result = keep_create(&sizes, &s.fs->keep, error, error_size);
-    }
+    result = takeover ? 0 : session_check_needs(options, &sandbox->policy, error, error_size);
     if (result == 0) {
         result = session_mount(&s, options, takeover, error, error_size);
     }
@@ -409,7 +411,6 @@ int session_run(const struct options *options, struct backend *backend, const st
         fuse_session_destroy(s.fuse);
     }
     follow_free(&s.follow);
-    struct keep *keep = s.fs->keep;
     fs_free(s.fs);
     keep_free(keep);
     return result;

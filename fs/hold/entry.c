@@ -36,13 +36,13 @@ static void entry_rights(const struct node *node, const struct hold *hold, struc
     struct handle *h = LIST_FIRST(&node->handles);
     const struct node_past *past = node->past && node->past->mode ? node->past : NULL;
     const struct hold *pending = LIST_FIRST(&node->holds) ? LIST_FIRST(&node->holds) : LIST_FIRST(&node->waiting);
-    st->st_mode = node->mode & S_IFMT;
+    st->st_mode = node->record->mode & S_IFMT;
     if (hold) {
         entry_set_rights(st, hold->uid, hold->gid, hold->mode);
     } else if (past && (!h || tree_ended_within(node, ENTRY_LEAVING))) {
         entry_set_rights(st, past->uid, past->gid, past->mode);
     } else if (h) {
-        entry_set_rights(st, h->uid, h->gid, handle_mode(h));
+        entry_set_rights(st, h->record->uid, h->record->gid, handle_mode(h));
     } else if (pending) {
         entry_set_rights(st, pending->uid, pending->gid, pending->mode);
     }
@@ -67,15 +67,15 @@ void entry_fill_attributes(struct fs *fs, const struct node *node, struct stat *
 {
     const struct hold *hold = hold_find_shown(node);
     memset(st, 0, sizeof *st);
-    st->st_ino = node->ino;
+    st->st_ino = node->record->ino;
     st->st_nlink = tree_links(fs->tree, node);
     st->st_blksize = 4096;
     if (node->directory) {
-        st->st_mode = node->mode;
+        st->st_mode = node->record->mode;
         st->st_uid = node->directory->uid;
         st->st_gid = node->directory->gid;
         st->st_nlink = 2;
-        st->st_mtim = st->st_ctim = st->st_atim = node->directory->changed;
+        st->st_mtim = st->st_ctim = st->st_atim = tree_changed(node);
         return;
     }
     entry_rights(node, hold, st);
@@ -95,9 +95,9 @@ void entry_fill_attributes_elsewhere(struct fs *fs, const struct node *node, con
     bool renewed = info->deadline != CLOCK_NEVER && info->ttl;
     clock_ms acquired = info->acquired == CLOCK_NEVER ? clock_now() : info->acquired;
     memset(st, 0, sizeof *st);
-    st->st_ino = node->ino;
+    st->st_ino = node->record->ino;
     st->st_nlink = 1;
-    st->st_mode = (node->mode & S_IFMT) | rights.mode;
+    st->st_mode = (node->record->mode & S_IFMT) | rights.mode;
     st->st_uid = rights.uid;
     st->st_gid = rights.gid;
     st->st_blksize = 4096;
@@ -128,22 +128,22 @@ void entry_fill(struct fs *fs, struct node *node, struct fuse_entry_param *entry
      * moved is looked up before each open: ops/opening.h. */
     struct hold *lease = hold_find_lease(node);
     bool sole = fs->backend->features & BACKEND_SOLE_AUTHORITY;
-    bool keep = lease && lease->kind == BACKEND_LEASE && !node->moved && (sole || entry_is_ours(lease));
+    bool keep = lease && lease->kind == BACKEND_LEASE && !node->record->moved && (sole || entry_is_ours(lease));
     entry->entry_timeout = keep || (node->directory && sole) ? ENTRY_KEEP_SECONDS : 0;
-    node->visible = node->visible || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
-    node->kept = node->kept || entry->entry_timeout > 0;
+    node->record->visible = node->record->visible || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
+    node->record->kept = node->record->kept || entry->entry_timeout > 0;
 }
 
 bool entry_fill_listed(struct fs *fs, struct node *node, struct fuse_entry_param *entry)
 {
     const struct hold *hold = hold_find_first(node);
     if (!hold || hold->kind != BACKEND_LEASE || hold->sequence || hold->converting || !hold_is_exclusive(hold) ||
-        !LIST_EMPTY(&node->waiting) || node->moved || node->linked) {
+        !LIST_EMPTY(&node->waiting) || node->record->moved || node->record->linked) {
         return false;
     }
     entry_fill(fs, node, entry);
     entry->attr_timeout = MIN(entry->entry_timeout, ENTRY_LISTED_SECONDS);
-    node->shown = true;
+    node->record->shown = true;
     return true;
 }
 
@@ -153,7 +153,7 @@ void entry_fill_elsewhere(struct fs *fs, struct node *node, const struct backend
     memset(entry, 0, sizeof *entry);
     entry->ino = tree_id(fs->tree, node);
     entry_fill_attributes_elsewhere(fs, node, info, &entry->attr);
-    node->visible = true;
+    node->record->visible = true;
     struct node_past *past =
         tree_ensure_past(node); /* a process that has found it may still ask about it when it has gone */
     past->mode = entry->attr.st_mode;
@@ -190,7 +190,7 @@ static void entry_made(struct request *r, struct fuse_entry_param *entry)
     entry_fill(r->fs, r->node, entry);
     if (r->fs->options->checks && r->fs->backend->features & BACKEND_SOLE_AUTHORITY && r->handle->hold) {
         entry->attr_timeout = ENTRY_MADE_SECONDS;
-        r->node->made = true;
+        r->node->record->made = true;
     }
 }
 
@@ -199,7 +199,7 @@ void entry_reply_open(struct request *r)
     struct fs *fs = r->fs;
     struct handle *handle = r->handle;
     struct fuse_entry_param entry;
-    r->file.fh = (uint64_t)(uintptr_t)handle;
+    r->file.fh = handle->id;
     r->file.direct_io = 1;
     r->opens = false;
     if (r->creates) {

@@ -19,39 +19,64 @@ void handle_warn_foreign(struct request *r)
     }
 }
 
-void handle_new(struct request *r)
+struct handle *handle_find(struct fs *fs, uint64_t id)
+{
+    const struct handle_record *record = keep_record_find(keep_table(fs->keep, KEEP_HANDLES), id);
+    return record ? record->handle : NULL;
+}
+
+static struct handle *handle_attach(struct fs *fs, struct node *node, struct owner *opener,
+                                    struct handle_record *record)
 {
     struct handle *h = backend_new0(sizeof *h);
+    h->node = tree_ref(node);
+    h->opener = opener ? owner_ref(opener) : NULL;
+    h->record = record;
+    h->id = keep_record_number(keep_table(fs->keep, KEEP_HANDLES), record);
+    record->handle = h;
+    LIST_INSERT_HEAD(&node->handles, h, link);
+    LIST_INSERT_HEAD(&fs->handles, h, all);
+    return h;
+}
+
+bool handle_new(struct request *r)
+{
+    struct keep_table *table = keep_table(r->fs->keep, KEEP_HANDLES);
     struct owner *opener = request_caller(r);
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
+    uint64_t id;
+    struct handle_record *record = keep_record_new(table, &id);
+    if (!record) {
+        request_reply(r, -ENFILE);
+        return false;
+    }
     handle_warn_foreign(r);
-    h->node = tree_ref(r->node);
-    h->opener = opener ? owner_ref(opener) : NULL;
-    h->uid = context->uid;
-    h->gid = context->gid;
-    h->mode = (r->creates ? r->mode : r->fs->options->lock_mode) & RIGHTS_MODE;
-    h->has_mode = r->creates || h->mode;
-    h->writable = (r->file.flags & O_ACCMODE) != O_RDONLY;
-    h->id = ++r->fs->next_handle;
-    LIST_INSERT_HEAD(&h->node->handles, h, link);
-    LIST_INSERT_HEAD(&r->fs->handles, h, all);
-    r->handle = h;
+    record->node = tree_id(r->fs->tree, r->node);
+    record->opener_pid = opener ? owner_identity(opener, &record->opener_start) : 0;
+    record->uid = context->uid;
+    record->gid = context->gid;
+    record->mode = (r->creates ? r->mode : r->fs->options->lock_mode) & RIGHTS_MODE;
+    record->has_mode = r->creates || record->mode;
+    record->writable = (r->file.flags & O_ACCMODE) != O_RDONLY;
+    keep_record_commit(table, record);
+    r->handle = handle_attach(r->fs, r->node, opener, record);
     r->opens = true;
     r->refused = handle_on_error;
+    return true;
 }
 
 mode_t handle_mode(struct handle *h)
 {
-    if (!h->has_mode) {
-        h->mode = 0666 & ~(h->opener ? owner_umask(h->opener) : OWNER_UMASK_USUAL);
-        h->has_mode = true;
+    if (!h->record->has_mode) {
+        h->record->mode = 0666 & ~(h->opener ? owner_umask(h->opener) : OWNER_UMASK_USUAL);
+        h->record->has_mode = true;
     }
-    return h->mode;
+    return h->record->mode;
 }
 
 struct hold *handle_new_hold(struct fs *fs, struct handle *h, enum backend_kind kind)
 {
-    return hold_new(fs, h->node, kind, h->opener, h->uid, h->gid, S_IFREG | handle_mode(h));
+    return hold_new(fs, h->node, kind, h->opener, h->record->uid, h->record->gid, S_IFREG | handle_mode(h));
 }
 
 /* Does the hold belong to the handle, or to the process that opened it? */
@@ -107,10 +132,10 @@ void handle_take_records(struct fs *fs, struct handle *h, struct hold *hold)
 {
     hold->released_all = false;
     quota_charge(fs->quota, hold->account, -1, 0);
-    quota_charge(fs->quota, h->uid, 1, 0);
-    hold->account = h->uid;
-    hold->uid = h->uid;
-    hold->gid = h->gid;
+    quota_charge(fs->quota, h->record->uid, 1, 0);
+    hold->account = h->record->uid;
+    hold->uid = h->record->uid;
+    hold->gid = h->record->gid;
     hold->mode = (uint16_t)(S_IFREG | handle_mode(h));
     hold_store(fs, hold); /* the claim named it as it was then */
 }
@@ -142,9 +167,14 @@ static void handle_release_records(struct fs *fs, struct handle *h)
 
 /* --- ending ------------------------------------------------------------------ */
 
-void handle_discard(struct fs *fs, struct handle *h)
+void handle_leave(struct handle *h)
 {
-    guard_remove_handle(fs, h, false);
+    h->record->handle = NULL;
+    h->record = g_memdup2(h->record, sizeof *h->record);
+}
+
+static void handle_discard(struct fs *fs, struct handle *h)
+{
     LIST_REMOVE(h, link);
     LIST_REMOVE(h, all);
     if (h->poll) {
@@ -169,13 +199,24 @@ void handle_free(struct fs *fs, struct handle *h)
     }
     handle_release_records(fs, h);
     guard_remove_handle(fs, h, true);
+    struct handle_record *record = h->record;
+    handle_discard(fs, h);
+    keep_record_free(keep_table(fs->keep, KEEP_HANDLES), record);
+}
+
+void handle_free_left(struct fs *fs, struct handle *h)
+{
+    guard_remove_handle(fs, h, false);
+    g_free(h->record);
     handle_discard(fs, h);
 }
 
 static void handle_note_refusal(struct handle *h, int error)
 {
-    if (!h->refused && error != -EPERM && (!h->hold || handle_is_provisional(h))) { /* EPERM: its mode, not the lock */
-        h->refused = error == -ESTALE && !h->hold ? -EBUSY : error; /* it has lost nothing: the name is another's */
+    if (!h->record->refused && error != -EPERM &&
+        (!h->hold || handle_is_provisional(h))) { /* EPERM: its mode, not the lock */
+        h->record->refused =
+            error == -ESTALE && !h->hold ? -EBUSY : error; /* it has lost nothing: the name is another's */
     }
 }
 

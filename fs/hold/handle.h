@@ -23,42 +23,65 @@
 
 #include "fs/hold/hold.h"
 
+/* What the next daemon must know of a handle, in KEEP_HANDLES. */
+struct handle_record {
+    struct handle *handle; /* of this daemon; means nothing to the next one */
+    uint64_t node;         /* number of its node */
+    uint64_t fence;        /* of `hold`; 0: none */
+    uint64_t poll;         /* the kernel's number for those that poll it; 0: nobody does */
+    uint64_t opener_start; /* with its pid, whom it belongs to */
+    int32_t opener_pid;    /* 0: a process of another pid namespace */
+    int32_t refused; /* negated errno of the first write, times or close that failed: its close acquires nothing */
+    uint32_t uid;    /* of the open: the rights of a hold acquired through it */
+    uint32_t gid;
+    uint16_t mode;
+    uint8_t has_mode;    /* else: see handle_mode */
+    uint8_t provisional; /* `hold` is */
+    uint8_t locked;      /* lock owners have record locks through it */
+    uint8_t writable;
+    uint8_t locking; /* flock or fcntl was called on it, F_GETLK too */
+    uint8_t closing; /* its opener has closed it explicitly, as far as FLUSH shows */
+    uint8_t
+        flushed; /* a descriptor of it was closed after it got its lock: perhaps only another process still has one */
+    uint8_t spent;
+    uint8_t lost;
+    uint8_t by_descendant; /* opened by one of hold_allows_descendant */
+    uint8_t ticket;        /* it made a sequence ticket; without that, a lock through it has no effect */
+    uint8_t wanted;        /* a waiter began to wait for what it holds: POLLPRI */
+};
+
 struct handle {
     LIST_ENTRY(handle) link; /* node->handles */
     LIST_ENTRY(handle) all;  /* fs->handles */
     struct node *node;       /* counted */
     struct owner *opener;    /* counted; NULL: a process of another pid namespace */
-    struct hold *hold;       /* the lease it belongs to, or its own flock */
+    struct hold *hold;       /* the lease it belongs to, or its own flock; set by handle_set_hold */
     GPtrArray *records;      /* holds of lock owners that used it for fcntl, or NULL */
     struct guard *guard;     /* of the lock that it lost, while the guard lasts; or NULL */
     struct fuse_pollhandle *poll;
-    uint64_t id;
-    int refused; /* negated errno of the first write, times or close that failed: its close acquires nothing */
-    uid_t uid;   /* of the open: the rights of a hold acquired through it */
-    gid_t gid;
-    uint16_t mode;
-    bool has_mode; /* else: see handle_mode */
-    bool writable;
-    bool locking; /* flock or fcntl was called on it, F_GETLK too */
-    bool closing; /* its opener has closed it explicitly, as far as FLUSH shows */
-    bool flushed; /* a descriptor of it was closed after it got its lock: perhaps only another process still has one */
-    bool spent;
-    bool lost;
-    bool by_descendant; /* opened by one of hold_allows_descendant */
-    bool ticket;        /* it made a sequence ticket; without that, a lock through it has no effect */
-    bool wanted;        /* a waiter began to wait for what it holds: POLLPRI */
+    struct handle_record *record;
+    uint64_t id; /* the record's number: the kernel's number for the file, and the store's for the handle */
 };
 
-/* Sets r->handle, for an open or create of r->node with the flags of r->file. */
-void handle_new(struct request *r);
+/* Sets r->handle, for an open or create of r->node with the flags of r->file.  False if there are too many: the request
+ * has its reply then. */
+bool handle_new(struct request *r);
 /* Also releases what only this handle holds.  NULL is allowed. */
 void handle_free(struct fs *fs, struct handle *handle);
-/* Frees it without releasing anything: the daemon ends. */
-void handle_discard(struct fs *fs, struct handle *handle);
+/* The daemon ends, and leaves the handle to the next one: nothing that happens to it from now on is kept.  Then frees
+ * it without releasing anything. */
+void handle_leave(struct handle *handle);
+void handle_free_left(struct fs *fs, struct handle *handle);
 
-static inline struct handle *handle_of(const struct fuse_file_info *file)
+/* NULL: there is no such handle any more. */
+struct handle *handle_find(struct fs *fs, uint64_t id);
+
+/* It belongs to this hold from now on (NULL: to none), which the next daemon finds by its fencing token. */
+static inline void handle_set_hold(struct handle *handle, struct hold *hold)
 {
-    return (struct handle *)(uintptr_t)file->fh;
+    handle->hold = hold;
+    handle->record->provisional = hold && hold->kind == BACKEND_PROVISIONAL;
+    KEEP_STORE(handle->record->fence, hold && hold->ticket ? hold->ticket->fence : 0);
 }
 
 /* For request->refused.  Frees a handle that the kernel did not get; else notes the error, so that closing the handle

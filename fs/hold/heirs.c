@@ -224,7 +224,7 @@ bool hold_needs_renewal(struct hold *hold)
     struct owner *owner = hold->owner;
     struct handle *handle;
     LIST_FOREACH(handle, &hold->node->handles, link) {
-        if (handle->hold == hold || (owner && (handle->by_descendant || handle->opener == owner))) {
+        if (handle->hold == hold || (owner && (handle->record->by_descendant || handle->opener == owner))) {
             return true;
         }
     }

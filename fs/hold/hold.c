@@ -124,7 +124,7 @@ static void hold_clear_descendants(const struct hold *hold)
 {
     struct handle *handle;
     LIST_FOREACH(handle, &hold->node->handles, link) {
-        handle->by_descendant = false;
+        handle->record->by_descendant = false;
     }
 }
 
@@ -149,8 +149,8 @@ static void hold_detach_handles(struct hold *hold)
     if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
         handle = hold_handle(hold);
         if (handle && handle->hold == hold) {
-            handle->hold = NULL;
-            handle->closing = false;
+            handle_set_hold(handle, NULL);
+            handle->record->closing = false;
         }
         return;
     }
@@ -165,8 +165,8 @@ static void hold_detach_handles(struct hold *hold)
     }
     LIST_FOREACH(handle, &hold->node->handles, link) {
         if (handle->hold == hold) {
-            handle->hold = NULL;
-            handle->closing = false;
+            handle_set_hold(handle, NULL);
+            handle->record->closing = false;
         }
     }
 }
@@ -227,7 +227,7 @@ void hold_await_outcome(struct request *r, struct hold *hold, request_step *answ
 void hold_attach_name(struct fs *fs, const struct hold *hold, enum backend_kind kind)
 {
     struct node *node = hold->node;
-    if (node->hashed) {
+    if (node->record->hashed) {
         return;
     }
     struct node *there = tree_find(fs->tree, node->parent, tree_name(node));
@@ -306,14 +306,14 @@ static void hold_end(struct fs *fs, struct hold *hold)
 
 void hold_notify_gone(struct fs *fs, struct node *node)
 {
-    if (node->visible) {
-        node->visible = false;
+    if (node->record->visible) {
+        node->record->visible = false;
         struct node_past *past = tree_ensure_past(node);
         tree_note_ended(node);
         past->deleted = notify_delete(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node),
-                                      tree_name(node), node->kept);
-        past->expired = node->kept ? past->deleted : past->expired;
-        node->kept = false;
+                                      tree_name(node), node->record->kept);
+        past->expired = node->record->kept ? past->deleted : past->expired;
+        node->record->kept = false;
     }
     tree_unlink(fs->tree, node);
     tree_touch(node->parent);
@@ -486,8 +486,8 @@ static void hold_begin_guard(struct fs *fs, struct hold *hold, int64_t delay)
 
 static void hold_spend_handle(struct handle *handle, void *lost)
 {
-    handle->spent = true;
-    handle->lost = *(const bool *)lost;
+    handle->record->spent = true;
+    handle->record->lost = *(const bool *)lost;
     notify_poll(&handle->poll);
 }
 
@@ -498,7 +498,7 @@ void hold_spend_handles(struct hold *hold, bool lost)
 
 enum backend_result hold_result(const struct hold *hold, const struct handle *handle, enum backend_result result)
 {
-    return result == BACKEND_OK && !hold->ticket && handle && handle->lost ? BACKEND_STALE : result;
+    return result == BACKEND_OK && !hold->ticket && handle && handle->record->lost ? BACKEND_STALE : result;
 }
 
 /* The name of a hold that has ended may stay refused: by a guard or by the lock-delay.  This is charged to the hold's
@@ -555,7 +555,7 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
 static void hold_mark_wanted(struct handle *handle, void *arg)
 {
     (void)arg;
-    handle->wanted = true;
+    handle->record->wanted = true;
     notify_poll(&handle->poll);
 }
 
@@ -574,7 +574,7 @@ static void hold_wanted_event(void *context, struct backend_ticket *ticket)
 static struct node *hold_find_node_elsewhere(struct fs *fs, const char *name)
 {
     struct node *node = tree_find_path(fs->tree, name);
-    bool known = node && !node->directory && node->visible && node->lookups && !hold_exists_at(node);
+    bool known = node && !node->directory && node->record->visible && node->record->lookups && !hold_exists_at(node);
     return known ? node : NULL;
 }
 

@@ -32,7 +32,7 @@ static struct handle *resume_find_handle(struct request *r)
     struct handle *h;
     LIST_FOREACH(h, &r->node->handles, link) {
         if (r->resume.handle ? h->id == r->resume.handle : h->opener == request_caller(r)) {
-            bool idle = !h->hold && !h->ticket && !h->guard && (!h->records || h->records->len == 0);
+            bool idle = !h->hold && !h->record->ticket && !h->guard && (!h->records || h->records->len == 0);
             return idle ? h : NULL;
         }
     }
@@ -79,15 +79,15 @@ static void resume_stored(void *arg, enum backend_result result)
     survivor_log(hold_survivor(hold), "is resumed by a process that has its file open");
     survivor_keep_resumers(hold);
     hold_set_handle_owner(hold, request_caller(r), h->opener);
-    h->locking = true;
-    h->spent = h->lost = h->wanted = h->flushed = false;
+    h->record->locking = true;
+    h->record->spent = h->record->lost = h->record->wanted = h->record->flushed = false;
     if (hold->kind == BACKEND_FCNTL) {
         hold_set_lock_owner(r->fs, hold, ~hold->ticket->fence); /* no kernel's: its own is not known */
         hold->extra->records->resumed = true;
         handle_add_records(h, hold);
     } else {
-        h->hold = hold;
-        h->ticket = hold->sequence;
+        handle_set_hold(h, hold);
+        h->record->ticket = hold->sequence;
         hold_extra(hold)->handle = hold->sequence ? NULL : h;
     }
     resume_finish(r, hold, 0);

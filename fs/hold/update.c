@@ -57,7 +57,7 @@ static void hold_describe_file(const struct fs *fs, const struct hold *hold, enu
         meta->inode = survivor->inode;
     } else if (kind == BACKEND_FLOCK || kind == BACKEND_FCNTL) {
         meta->device = fs->device;
-        meta->inode = fs->device ? (handle ? handle->node : hold_file_node(hold))->ino : 0;
+        meta->inode = fs->device ? (handle ? handle->node : hold_file_node(hold))->record->ino : 0;
     }
 }
 

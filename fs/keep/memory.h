@@ -26,7 +26,7 @@
 #define KEEP_OPTIONS_MAX 4096
 #define KEEP_INTENT_SIZE 256
 
-enum keep_table_id { KEEP_NODES, KEEP_HANDLES, KEEP_TABLES };
+enum keep_table_id { KEEP_NODES, KEEP_NAMES, KEEP_DIRECTORIES, KEEP_HANDLES, KEEP_TABLES };
 
 struct keep_table_size {
     uint64_t record; /* bytes of the caller's part of one record */
@@ -153,6 +153,10 @@ void keep_record_free(struct keep_table *table, void *record);
 /* NULL: there is no such record. */
 void *keep_record_find(struct keep_table *table, uint64_t number);
 uint64_t keep_record_number(const struct keep_table *table, const void *record);
+/* The number's lower half, which is another record's once this one is freed; and the committed record with it, or NULL.
+ */
+uint32_t keep_record_index(const struct keep_table *table, const void *record);
+void *keep_record_at(const struct keep_table *table, uint32_t index);
 /* The committed record after `record`; NULL begins, and ends. */
 void *keep_record_next(struct keep_table *table, const void *record);
 

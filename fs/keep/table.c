@@ -6,7 +6,7 @@
 
 #define KEEP_INDEX_BITS 32
 
-static struct keep_record *keep_record_at(const struct keep_table *table, uint64_t index)
+static struct keep_record *keep_place(const struct keep_table *table, uint64_t index)
 {
     return (struct keep_record *)(void *)(table->base + index * table->stride);
 }
@@ -16,7 +16,7 @@ static struct keep_record *keep_record_of(const void *record)
     return (struct keep_record *)(void *)((char *)(uintptr_t)record - offsetof(struct keep_record, bytes));
 }
 
-static uint32_t keep_record_index(const struct keep_table *table, const struct keep_record *r)
+static uint32_t keep_index(const struct keep_table *table, const struct keep_record *r)
 {
     return (uint32_t)((size_t)((const char *)r - table->base) / table->stride);
 }
@@ -43,7 +43,7 @@ void *keep_record_new(struct keep_table *table, uint64_t *ret_number)
     } else {
         return NULL;
     }
-    struct keep_record *r = keep_record_at(table, index);
+    struct keep_record *r = keep_place(table, index);
     KEEP_STORE(r->uses, r->uses + 1);
     memset(r->bytes, 0, table->stride - sizeof *r);
     *ret_number = (uint64_t)r->uses << KEEP_INDEX_BITS | index;
@@ -59,7 +59,7 @@ void keep_record_commit(struct keep_table *table, void *record)
 void keep_record_free(struct keep_table *table, void *record)
 {
     struct keep_record *r = keep_record_of(record);
-    uint32_t index = keep_record_index(table, r);
+    uint32_t index = keep_index(table, r);
     if (r->valid) {
         KEEP_STORE(r->valid, 0);
     }
@@ -72,21 +72,32 @@ void *keep_record_find(struct keep_table *table, uint64_t number)
     if (index >= table->head->table_used[table->id]) {
         return NULL;
     }
-    struct keep_record *r = keep_record_at(table, index);
+    struct keep_record *r = keep_place(table, index);
     return r->valid && r->uses == number >> KEEP_INDEX_BITS ? r->bytes : NULL;
 }
 
 uint64_t keep_record_number(const struct keep_table *table, const void *record)
 {
     const struct keep_record *r = keep_record_of(record);
-    return (uint64_t)r->uses << KEEP_INDEX_BITS | keep_record_index(table, r);
+    return (uint64_t)r->uses << KEEP_INDEX_BITS | keep_index(table, r);
+}
+
+uint32_t keep_record_index(const struct keep_table *table, const void *record)
+{
+    return keep_index(table, keep_record_of(record));
+}
+
+void *keep_record_at(const struct keep_table *table, uint32_t index)
+{
+    struct keep_record *r = index < table->head->table_used[table->id] ? keep_place(table, index) : NULL;
+    return r && r->valid ? r->bytes : NULL;
 }
 
 void *keep_record_next(struct keep_table *table, const void *record)
 {
-    uint64_t index = record ? keep_record_index(table, keep_record_of(record)) + UINT64_C(1) : 0;
+    uint64_t index = record ? keep_index(table, keep_record_of(record)) + UINT64_C(1) : 0;
     for (; index < table->head->table_used[table->id]; index++) {
-        struct keep_record *r = keep_record_at(table, index);
+        struct keep_record *r = keep_place(table, index);
         if (r->valid) {
             return r->bytes;
         }
@@ -102,7 +113,7 @@ int keep_table_attach(struct keep_table *table)
     }
     table->free = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (uint32_t index = 0; index < used; index++) {
-        const struct keep_record *r = keep_record_at(table, index);
+        const struct keep_record *r = keep_place(table, index);
         if (r->valid > 1) {
             return -EIO;
         }

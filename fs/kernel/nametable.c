@@ -45,7 +45,7 @@ uint32_t nametable_hash(const struct nametable *table, const struct node *parent
     struct sip s = {{key[0] ^ UINT64_C(0x736f6d6570736575), key[1] ^ UINT64_C(0x646f72616e646f6d),
                      key[0] ^ UINT64_C(0x6c7967656e657261), key[1] ^ UINT64_C(0x7465646279746573)}};
     uint64_t word;
-    sip_add(&s, parent->ino);
+    sip_add(&s, parent->record->ino);
     for (; left >= sizeof word; left -= sizeof word, name += sizeof word) {
         memcpy(&word, name, sizeof word);
         sip_add(&s, word);
@@ -163,7 +163,7 @@ void nametable_add(struct nametable *table, struct node *node)
 
 void nametable_add_nameless(struct nametable *table, struct node *node)
 {
-    nametable_put(table, node, (uint32_t)node->ino); /* given one after the other */
+    nametable_put(table, node, (uint32_t)node->record->ino); /* given one after the other */
 }
 
 void nametable_remove(struct nametable *table, struct node *node)

@@ -29,7 +29,7 @@ struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operatio
 
 static void request_measure(const struct request *r, int error)
 {
-    bool inside = r->node && r->node->control;
+    bool inside = r->node && r->node->record->control;
     metrics_count(r->fs->metrics, inside ? METRICS_CONTROL : r->operation, error, r->since, r->queued);
 }
 
@@ -248,7 +248,7 @@ static void request_start_invalidate_timeout(struct fs *fs)
 void request_reply_when_invalidated(struct request *r, int error)
 {
     struct fs *fs = r->fs;
-    if (!r->node->kept && tree_expired(r->node) <= notify_last_expired(fs->notify)) {
+    if (!r->node->record->kept && tree_expired(r->node) <= notify_last_expired(fs->notify)) {
         request_reply(r, error);
         return;
     }

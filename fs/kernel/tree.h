@@ -7,8 +7,8 @@
  * the kernel needs another inode.  The old node is detached: it keeps its handles and
  * its name, but the name does not find it.
  *
- * The kernel's node id is the address of the node; st_ino is a number that is never
- * used twice.
+ * The kernel's node id is the number of the node's record, which outlives the daemon: the next daemon makes the same
+ * nodes from the records.  No such number, and no st_ino, is ever used twice.
  */
 #ifndef FS_KERNEL_TREE_H
 #define FS_KERNEL_TREE_H
@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 #include "backend/backend.h"
+#include "fs/keep/memory.h"
 #include "fs/kernel/nametable.h"
 #include "fs/options/options.h"
 
@@ -28,18 +29,57 @@ struct handle;
 struct hold;
 struct notify;
 
+#define NODE_NAME_SHORT 24 /* bytes for a name in its node's record */
+#define NODE_NAME_PIECE 40
+
+/* What the next daemon must know of a node, in KEEP_NODES.  Only tree_rename changes directory and name, and a rename
+ * that was cut short is done again. */
+struct node_record {
+    struct node *node;   /* of this daemon; means nothing to the next one */
+    uint64_t ino;        /* st_ino */
+    uint32_t parent;     /* index of its directory's record, and 1; 0: the root */
+    uint32_t lookups;    /* that the kernel has, or is about to get; UINT32_MAX: too many to count */
+    uint16_t mode;       /* type and permissions */
+    uint8_t control;     /* enum control_node: .leasefs and its files */
+    uint8_t hashed : 1;  /* its name finds it */
+    uint8_t visible : 1; /* the kernel knows that it exists */
+    uint8_t kept : 1;    /* the kernel may cache the entry */
+    uint8_t shown : 1;   /* the kernel may cache the attributes for a second: see entry_fill_listed */
+    uint8_t made : 1;    /* the kernel may cache the entry for a moment, since it was made */
+    uint8_t moved : 1;   /* renamed: see opening.h */
+    uint8_t linked : 1;  /* shares its ino with another name: see tree_link */
+    uint32_t long_name;  /* index of the name's first piece, and 1; 0: it is in `name` */
+    char name[NODE_NAME_SHORT];
+};
+
+/* A piece of a long name, in KEEP_NAMES. */
+struct node_name {
+    uint64_t node;               /* number of the node's record */
+    uint64_t next;               /* index of the next piece, and 1; 0: this is the last */
+    char piece[NODE_NAME_PIECE]; /* with NULs behind the name */
+};
+
+/* What the next daemon must know of a directory and the store does not, in KEEP_DIRECTORIES. */
+struct node_directory_record {
+    uint64_t node;     /* number of the node's record; 0: the root */
+    uint64_t next_ino; /* of the root: every st_ino from here on is unused */
+    int64_t seconds;   /* mtime */
+    int64_t nanoseconds;
+};
+
 /* Only for directories. */
 struct node_directory {
     struct backend_directory attributes; /* meta: see meta.h */
     uint32_t held;                       /* how many locks this mount holds in it and below */
     uid_t uid;
     gid_t gid;
-    struct timespec changed;
+    struct node_directory_record *record;
+    bool recorded; /* it is kept */
 };
 
 /* Only for nodes that were renamed, or whose lock ended or belongs to another mount. */
 struct node_past {
-    char *name;          /* the present name, or NULL: made_as */
+    char *name;          /* the present name, or NULL: see tree_name */
     uint64_t deleted;    /* number of the last notify_delete; see notify.h */
     uint64_t expired;    /* the last such number of an entry that the kernel had cached */
     uint32_t lock_ended; /* when its lock last ended: low bits of clock_now; 0: never */
@@ -52,45 +92,45 @@ struct node {
     struct node *parent; /* counted; NULL for the root */
     struct node *next;   /* in its bucket: see nametable.h */
     uint32_t hash;       /* see nametable.h */
-    uint32_t references;
+    uint32_t references : 29;
+    bool recorded : 1;  /* `record` is kept */
+    bool displaced : 1; /* in use, while its name finds another node */
+    bool awaited : 1;   /* looked up again after an ESTALE: see opening.h */
     LIST_HEAD(, handle) handles;
     LIST_HEAD(, hold) holds;          /* granted holds, the latest first; and leases not answered yet */
     LIST_HEAD(, hold) waiting;        /* handle locks that wait or are not answered yet; there may be thousands */
     struct node_directory *directory; /* NULL for a lock */
     struct node_past *past;           /* NULL for most nodes */
-    uint64_t ino;
-    uint64_t lookups;
-    uint16_t mode;      /* type and permissions */
-    uint8_t control;    /* enum control_node: .leasefs and its files */
-    bool hashed : 1;    /* its name finds it */
-    bool visible : 1;   /* the kernel knows that it exists */
-    bool kept : 1;      /* the kernel may cache the entry */
-    bool shown : 1;     /* the kernel may cache the attributes for a second: see entry_fill_listed */
-    bool made : 1;      /* the kernel may cache the entry for a moment, since it was made */
-    bool displaced : 1; /* in use, while its name finds another node */
-    bool moved : 1;     /* renamed: see opening.h */
-    bool awaited : 1;   /* looked up again after an ESTALE: see opening.h */
-    bool linked : 1;    /* shares its ino with another name: see tree_link */
-    char made_as[];     /* its first name */
+    struct node_record *record;
+    char made_as[]; /* its first name, if that is long */
 };
 
 /* The fields belong to tree.c. */
 struct tree {
     struct nametable names;
     struct node *root;
-    GHashTable *links; /* ino -> how many names share it; only where several did */
-    uint64_t next_ino;
+    GHashTable *links;        /* ino -> how many names share it; only where several did */
     struct nametable unnamed; /* nodes that are not in `names` */
     struct notify *notify;
-    GQueue deferred; /* nodes to free when the kernel has got their notify_delete, in order of these notifications */
+    struct keep_table *nodes, *long_names, *directories;
+    GPtrArray *restored;            /* nodes that an earlier daemon has left, each with a reference */
+    struct node_record *spare;      /* a record for the next node; NULL: the table is full */
+    struct node_record root_record; /* not kept: the root is the same for each daemon */
     /* nametable_hash -> GPtrArray of displaced nodes: in use, while their name finds another node; mostly empty */
     GHashTable *displaced;
 };
 
-struct tree *tree_new(void);
-/* From now on a node is kept until the kernel has got its notify_delete: another node at that address would have the
- * same node id. */
+/* Makes the nodes that an earlier daemon has left in `keep`.  tree_drop_unknown frees those that nothing refers to. */
+struct tree *tree_new(struct keep *keep);
+void tree_drop_unknown(struct tree *tree);
+/* The node of .leasefs, or of a file in it, that an earlier daemon has left, with a new reference; or NULL. */
+struct node *tree_restored_control(struct tree *tree, uint8_t control);
 void tree_set_notify(struct tree *tree, struct notify *notify);
+/* No further node can be made that the kernel may know. */
+static inline bool tree_is_full(const struct tree *tree)
+{
+    return !tree->spare;
+}
 void tree_free(struct tree *tree);
 static inline struct node *tree_root(struct tree *tree)
 {
@@ -99,7 +139,9 @@ static inline struct node *tree_root(struct tree *tree)
 
 static inline const char *tree_name(const struct node *node)
 {
-    return node->past && node->past->name ? node->past->name : node->made_as;
+    return node->past && node->past->name ? node->past->name
+           : node->record->long_name      ? node->made_as
+                                          : node->record->name;
 }
 
 /* Makes node->past if there is none. */
@@ -114,16 +156,9 @@ static inline uint64_t tree_expired(const struct node *node)
     return node->past ? node->past->expired : 0;
 }
 
-/* `id` is the kernel's. */
-static inline struct node *tree_node(struct tree *tree, uint64_t id)
-{
-    return id == FUSE_ROOT_ID ? tree->root : (struct node *)(uintptr_t)id;
-}
-
-static inline uint64_t tree_id(struct tree *tree, const struct node *node)
-{
-    return node == tree->root ? FUSE_ROOT_ID : (uint64_t)(uintptr_t)node;
-}
+/* `id` is the kernel's.  NULL: there is no such node any more. */
+struct node *tree_node(struct tree *tree, uint64_t id);
+uint64_t tree_id(struct tree *tree, const struct node *node);
 
 /* The node of a name in a directory, or NULL.  Not counted.  A displaced node is found again when the other one is
  * gone. */
@@ -167,10 +202,10 @@ static inline void tree_unref(struct tree *tree, struct node *node)
     }
 }
 
-/* The kernel has got one more reference. */
+/* The kernel is about to get one more reference. */
 static inline void tree_add_lookup(struct node *node)
 {
-    node->lookups++;
+    KEEP_STORE(node->record->lookups, node->record->lookups + (node->record->lookups < UINT32_MAX));
 }
 
 void tree_forget(struct tree *tree, struct node *node, uint64_t count);
@@ -193,15 +228,14 @@ void tree_unlink(struct tree *tree, struct node *node);
 /* st_nlink. */
 static inline unsigned tree_links(const struct tree *tree, const struct node *node)
 {
-    unsigned links = node->linked ? GPOINTER_TO_UINT(g_hash_table_lookup(tree->links, &node->ino)) : 0;
+    unsigned links = node->record->linked ? GPOINTER_TO_UINT(g_hash_table_lookup(tree->links, &node->record->ino)) : 0;
     return links ? links : 1; /* 1 also for the last name, which keeps its flag `linked` */
 }
 
 /* Sets a directory's mtime, because its entries have changed. */
-static inline void tree_touch(struct node *directory)
-{
-    clock_gettime(CLOCK_REALTIME, &directory->directory->changed);
-}
+void tree_touch(struct node *directory);
+struct timespec tree_changed(const struct node *directory);
+void tree_set_changed(struct node *directory, struct timespec when);
 
 /* Writes the path for the backend.  False if it is longer than `size`. */
 bool tree_path(const struct node *node, char *buffer, size_t size);

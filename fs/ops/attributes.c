@@ -19,7 +19,7 @@ static struct handle *attributes_own_handle(struct request *r)
 {
     struct handle *h;
     LIST_FOREACH(h, &r->node->handles, link) {
-        if (h->opener == request_caller(r) && (h->opener || h->uid == request_uid(r))) {
+        if (h->opener == request_caller(r) && (h->opener || h->record->uid == request_uid(r))) {
             return h;
         }
     }
@@ -44,9 +44,9 @@ static void attributes_reply(struct request *r)
     struct handle *h = r->node->directory || hold_find_shown(r->node) ? NULL : attributes_own_handle(r);
     entry_fill_attributes(r->fs, r->node, &st);
     if (h) { /* nobody holds it: each caller sees what its own handle would give a hold */
-        st.st_uid = h->uid;
-        st.st_gid = h->gid;
-        st.st_mode = (r->node->mode & S_IFMT) | handle_mode(h);
+        st.st_uid = h->record->uid;
+        st.st_gid = h->record->gid;
+        st.st_mode = (r->node->record->mode & S_IFMT) | handle_mode(h);
     }
     request_reply_attr(r, &st, entry_attribute_timeout(r->fs, r->node));
 }
@@ -79,7 +79,7 @@ static bool attributes_are_of_another(const struct node *node, const struct back
         return node->directory ? info->type != BACKEND_DIRECTORY : info->type == BACKEND_DIRECTORY;
     }
     meta_decode(info->meta, &meta);
-    return node->directory || S_ISLNK(node->mode) != S_ISLNK(meta.mode);
+    return node->directory || S_ISLNK(node->record->mode) != S_ISLNK(meta.mode);
 }
 
 /* Is it held here: under this node, or through a file of it while another node has the name? */
@@ -132,7 +132,7 @@ static void attributes_known(void *arg, enum backend_result result, const struct
     } else {
         if (node->directory) {
             directory_load(node, &info->directory);
-        } else if (node->visible) {
+        } else if (node->record->visible) {
             hold_notify_gone(r->fs, node);
         }
         r->next_step(r);
@@ -242,7 +242,7 @@ static void attributes_directory_stored(struct request *r)
 {
     struct node *node = r->node;
     if (r->result != BACKEND_OK) {
-        node->mode = (uint16_t)r->attributes.stat.st_mode;
+        node->record->mode = (uint16_t)r->attributes.stat.st_mode;
         node->directory->uid = r->attributes.stat.st_uid;
         node->directory->gid = r->attributes.stat.st_gid;
         directory_reload(r, attributes_stored);
@@ -254,7 +254,7 @@ static void attributes_directory_stored(struct request *r)
 static void attributes_change_directory(struct request *r)
 {
     struct node *node = r->node;
-    if (node->parent && !node->hashed) {
+    if (node->parent && !node->record->hashed) {
         request_reply(r, -ESTALE); /* removed; by that name there may be another's */
         return;
     }
@@ -262,8 +262,9 @@ static void attributes_change_directory(struct request *r)
         request_reply(r, -EPERM); /* the kernel has looked at whose it was */
         return;
     }
-    struct stat before = {.st_mode = node->mode, .st_uid = node->directory->uid, .st_gid = node->directory->gid};
-    attributes_apply(r, &node->mode, 07777, &node->directory->uid, &node->directory->gid);
+    struct stat before = {
+        .st_mode = node->record->mode, .st_uid = node->directory->uid, .st_gid = node->directory->gid};
+    attributes_apply(r, &node->record->mode, 07777, &node->directory->uid, &node->directory->gid);
     r->attributes.stat = before;
     directory_store(r, attributes_directory_stored);
 }
@@ -305,7 +306,7 @@ static bool attributes_are_of_own_user(struct request *r)
 {
     struct handle *h;
     LIST_FOREACH(h, &r->node->handles, link) {
-        if (h->uid == request_uid(r)) {
+        if (h->record->uid == request_uid(r)) {
             return true;
         }
     }
@@ -330,7 +331,7 @@ static void attributes_change(struct request *r)
     }
     if (h) {
         handle_mode(h);
-        attributes_apply(r, &h->mode, RIGHTS_MODE, &h->uid, &h->gid);
+        attributes_apply(r, &h->record->mode, RIGHTS_MODE, &h->record->uid, &h->record->gid);
     }
     attributes_reply(r);
 }
@@ -377,7 +378,7 @@ static void attributes_set_here(struct request *r)
 /* Another mount's lock is not changed here; the errors are those that another process on that mount gets. */
 static void attributes_refuse(struct request *r)
 {
-    bool lost = r->handle ? r->handle->spent : content_times_are_lost(r);
+    bool lost = r->handle ? r->handle->record->spent : content_times_are_lost(r);
     if (r->attributes.set & ATTRIBUTES_OWNER || (r->attributes.set & FUSE_SET_ATTR_SIZE && !r->handle)) {
         request_reply(r, -EPERM);
     } else if (hold_find_first(r->node)) {

@@ -51,15 +51,15 @@ static bool content_may_read(const struct request *r, const struct backend_info 
         return true;
     }
     struct rights rights = rights_of(info);
-    return rights_allow(&rights, RIGHTS_READ, h->opener, h->uid, h->gid);
+    return rights_allow(&rights, RIGHTS_READ, h->opener, h->record->uid, h->record->gid);
 }
 
 static void content_reply_read(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
     gsize size = 0;
-    if (result != BACKEND_OK || r->handle->lost) { /* or found to be, by asking */
-        request_reply(r, r->handle->lost ? -ESTALE : -EIO);
+    if (result != BACKEND_OK || r->handle->record->lost) { /* or found to be, by asking */
+        request_reply(r, r->handle->record->lost ? -ESTALE : -EIO);
         return;
     }
     if (!content_may_read(r, info)) {
@@ -73,7 +73,7 @@ static void content_reply_read(void *arg, enum backend_result result, const stru
 
 void content_read(struct request *r)
 {
-    if (r->handle->lost) {
+    if (r->handle->record->lost) {
         request_reply(r, -ESTALE);
     } else {
         request_stat(r, content_reply_read);
@@ -85,14 +85,14 @@ static void content_synced(void *arg, enum backend_result result, const struct b
 {
     struct request *r = arg;
     (void)result, (void)info;
-    request_reply(r, r->handle->lost ? -ESTALE : 0);
+    request_reply(r, r->handle->record->lost ? -ESTALE : 0);
 }
 
 void content_sync(struct request *r)
 {
     char path[TREE_PATH_MAX];
     bool known = r->fs->backend->features & BACKEND_SOLE_AUTHORITY || !hold_exists_at(r->node);
-    if (known || r->handle->lost || !tree_path(r->node, path, sizeof path)) {
+    if (known || r->handle->record->lost || !tree_path(r->node, path, sizeof path)) {
         content_synced(r, BACKEND_OK, NULL);
     } else {
         backend_stat(r->fs->backend, path, content_synced, r);
@@ -125,7 +125,7 @@ static void content_change_through(struct request *r);
 static bool content_has_another(struct request *r)
 {
     struct handle *h = r->handle;
-    return h && !h->spent && handle_find_hold(r->fs, h) && r->tries++ < CONTENT_TRIES;
+    return h && !h->record->spent && handle_find_hold(r->fs, h) && r->tries++ < CONTENT_TRIES;
 }
 
 static void content_stored(void *arg, enum backend_result result)
@@ -205,7 +205,7 @@ static void content_change(struct request *r, struct hold *hold)
 static void content_acquired(struct request *r)
 {
     if (r->result == BACKEND_OK && r->handle && r->handle->node == r->hold->node) {
-        r->handle->hold = r->hold;
+        handle_set_hold(r->handle, r->hold);
     }
     content_end(r, r->result);
 }
@@ -239,14 +239,14 @@ static void content_change_through(struct request *r)
     struct handle *h = r->handle;
     struct hold *own = handle_find_hold(r->fs, h);
     bool nothing = !r->content.bytes && r->content.offset == 0;
-    if (h->spent) {
+    if (h->record->spent) {
         request_reply(r, -ESTALE);
     } else if (own && own->converting) {
         hold_await_outcome(r, own, content_change_through);
     } else if (own && own->kind != BACKEND_PROVISIONAL) {
         content_change(r, own);
     } else if (!own && content_is_held(r)) {
-        if (h->by_descendant && r->content.bytes && hold_find_lease(r->node)) {
+        if (h->record->by_descendant && r->content.bytes && hold_find_lease(r->node)) {
             r->fs->observer->contended(r, hold_find_lease(r->node));
         }
         request_reply(r, -EBUSY);
@@ -360,7 +360,7 @@ static struct handle *content_handle_of(struct request *r)
 {
     struct handle *h, *found = NULL;
     LIST_FOREACH(h, &r->node->handles, link) {
-        if (h->writable && h->opener && h->opener == request_caller(r) && (!found || found->spent)) {
+        if (h->record->writable && h->opener && h->opener == request_caller(r) && (!found || found->record->spent)) {
             found = h;
         }
     }
@@ -370,11 +370,11 @@ static struct handle *content_handle_of(struct request *r)
 bool content_times_are_lost(struct request *r)
 {
     const struct handle *h = content_handle_of(r);
-    if (h && !h->spent) {
+    if (h && !h->record->spent) {
         return false;
     }
     LIST_FOREACH(h, &r->node->handles, link) {
-        if (h->lost && h->opener && h->opener == request_caller(r)) {
+        if (h->record->lost && h->opener && h->opener == request_caller(r)) {
             return true;
         }
     }
@@ -406,7 +406,7 @@ static void content_dated_again(struct request *r)
 {
     struct handle *h = r->result == BACKEND_OK ? content_handle_of(r) : NULL;
     if (h) {
-        h->hold = r->hold;
+        handle_set_hold(h, r->hold);
     } else if (r->result == BACKEND_OK) {
         r->hold->closed = true;
     }
@@ -416,9 +416,9 @@ static void content_dated_again(struct request *r)
 static void content_date_idle(struct request *r)
 {
     struct handle *h = content_handle_of(r);
-    if (!h || h->spent) {
+    if (!h || h->record->spent) {
         request_reply(r, -ESTALE);
-    } else if (h->locking) {
+    } else if (h->record->locking) {
         content_reply_dated(r); /* it must not acquire, and the store is not asked */
     } else {
         hold_acquire(r, handle_new_hold(r->fs, h, BACKEND_LEASE), NULL, content_dated_again);

@@ -27,7 +27,7 @@ enum { DIRECTORY_AFTER_SELF = 1, DIRECTORY_AFTER_PARENT = 2 };
 /* An open directory.  Offset 2 + n is after the nth name that was returned.  The last
  * batch of names is kept, because the next reply may need the rest of it, and the kernel may seek back in it. */
 struct directory_cursor {
-    LIST_ENTRY(directory_cursor) link;
+    uint64_t fh;                        /* its key in fs->cursors */
     TAILQ_ENTRY(directory_cursor) kept; /* link in fs->kept_cursors */
     bool is_kept;
     GPtrArray *names; /* the batch; NULL: none is kept */
@@ -52,8 +52,8 @@ void directory_load(struct node *node, const struct backend_directory *directory
     if (node->parent && meta_decode(own->meta, &meta)) {
         node->directory->uid = meta.uid;
         node->directory->gid = meta.gid;
-        node->mode = (uint16_t)(S_IFDIR | (meta.mode & 07777));
-        node->directory->changed = meta.times[1];
+        node->record->mode = (uint16_t)(S_IFDIR | (meta.mode & 07777));
+        tree_set_changed(node, meta.times[1]);
     }
 }
 
@@ -95,8 +95,8 @@ void directory_store(struct request *r, request_step *answer)
     if (own->meta) {
         g_bytes_unref(own->meta);
     }
-    own->meta =
-        directory_meta(r->fs, node->directory->uid, node->directory->gid, node->mode, &node->directory->changed);
+    struct timespec changed = tree_changed(node);
+    own->meta = directory_meta(r->fs, node->directory->uid, node->directory->gid, node->record->mode, &changed);
     r->next_step = answer;
     if (request_path(r, path)) {
         backend_set_directory(r->fs->backend, path, own, directory_stored, r);
@@ -136,8 +136,8 @@ void directory_make(struct request *r)
     const struct node *parent = r->other;
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
     struct node *there = tree_find(r->fs->tree, parent, r->name);
-    gid_t gid = parent->mode & S_ISGID ? parent->directory->gid : context->gid;
-    mode_t mode = S_IFDIR | (r->mode & 07777) | (parent->mode & S_ISGID);
+    gid_t gid = parent->record->mode & S_ISGID ? parent->directory->gid : context->gid;
+    mode_t mode = S_IFDIR | (r->mode & 07777) | (parent->record->mode & S_ISGID);
     struct timespec now;
     if (there && !there->directory && (hold_find_first(there) || hold_find_lease(there))) {
         request_reply(r, -EEXIST);
@@ -196,9 +196,19 @@ void directory_remove(struct request *r)
 
 /* --- listing ------------------------------------------------------------------- */
 
+static struct directory_cursor *directory_cursor_new(struct fs *fs, uint64_t fh)
+{
+    struct directory_cursor *cursor = g_new0(struct directory_cursor, 1);
+    cursor->fh = fh;
+    g_hash_table_insert(fs->cursors, &cursor->fh, cursor);
+    return cursor;
+}
+
+/* For a directory that was opened before this daemon began, the names are counted from the first again. */
 static struct directory_cursor *directory_cursor(const struct request *r)
 {
-    return (struct directory_cursor *)(uintptr_t)r->file.fh;
+    struct directory_cursor *cursor = g_hash_table_lookup(r->fs->cursors, &r->file.fh);
+    return cursor ? cursor : directory_cursor_new(r->fs, r->file.fh);
 }
 
 static uint64_t directory_length(const struct directory_cursor *cursor)
@@ -242,17 +252,16 @@ static void directory_cursor_free(struct fs *fs, struct directory_cursor *cursor
 {
     directory_unkeep(fs, cursor);
     directory_drop(cursor, 0);
-    LIST_REMOVE(cursor, link);
+    g_hash_table_remove(fs->cursors, &cursor->fh);
     g_free(cursor);
 }
 
 void directory_open(struct request *r)
 {
-    struct directory_cursor *cursor = g_new0(struct directory_cursor, 1);
-    LIST_INSERT_HEAD(&r->fs->cursors, cursor, link);
-    r->handle = NULL;
-    r->file.fh = (uint64_t)(uintptr_t)cursor;
     struct fs *fs = r->fs;
+    struct directory_cursor *cursor = directory_cursor_new(fs, fs_next_fh(fs));
+    r->handle = NULL;
+    r->file.fh = cursor->fh;
     if (!request_reply_open(r, NULL)) {
         directory_cursor_free(fs, cursor);
     }
@@ -266,9 +275,12 @@ void directory_close(struct request *r)
 
 void directory_close_all(struct fs *fs)
 {
-    while (!LIST_EMPTY(&fs->cursors)) {
-        directory_cursor_free(fs, LIST_FIRST(&fs->cursors));
+    GList *cursors = g_hash_table_get_values(fs->cursors);
+    for (GList *at = cursors; at; at = at->next) {
+        directory_cursor_free(fs, at->data);
     }
+    g_list_free(cursors);
+    g_hash_table_destroy(fs->cursors);
 }
 
 static uint64_t directory_is_listed(const struct request *r)
@@ -297,11 +309,11 @@ static bool directory_add_dots(struct directory_reply *reply)
 {
     const struct node *self = reply->r->node, *up = self->parent ? self->parent : self;
     off_t offset = reply->r->read.offset;
-    struct fuse_entry_param entry = {.attr = {.st_ino = self->ino, .st_mode = S_IFDIR}};
+    struct fuse_entry_param entry = {.attr = {.st_ino = self->record->ino, .st_mode = S_IFDIR}};
     if (offset < DIRECTORY_AFTER_SELF && !directory_add(reply, ".", &entry, DIRECTORY_AFTER_SELF)) {
         return false;
     }
-    entry.attr.st_ino = up->ino;
+    entry.attr.st_ino = up->record->ino;
     return offset >= DIRECTORY_AFTER_PARENT || directory_add(reply, "..", &entry, DIRECTORY_AFTER_PARENT);
 }
 
@@ -317,7 +329,7 @@ static bool directory_add_name(struct directory_reply *reply, uint64_t n)
     if (!known) {
         /* 0xffffffff: "not known", as libfuse has it; no type: DT_UNKNOWN. */
         entry = (struct fuse_entry_param){
-            .attr = {.st_ino = node ? node->ino : 0xffffffff, .st_mode = node ? node->mode : 0}};
+            .attr = {.st_ino = node ? node->record->ino : 0xffffffff, .st_mode = node ? node->record->mode : 0}};
     }
     if (g_array_index(cursor->types, enum backend_type, n) == BACKEND_DIRECTORY) {
         entry.attr.st_mode = S_IFDIR;

@@ -17,7 +17,7 @@
 static bool file_is_opener(const struct handle *h, struct request *r)
 {
     if (request_is_foreign(r)) {
-        return !h->opener && h->uid == request_uid(r);
+        return !h->opener && h->record->uid == request_uid(r);
     }
     return h->opener && h->opener == request_caller(r);
 }
@@ -27,7 +27,7 @@ static bool file_is_opener(const struct handle *h, struct request *r)
 static void file_opened(struct request *r)
 {
     if (r->result == BACKEND_OK) {
-        r->handle->hold = r->hold;
+        handle_set_hold(r->handle, r->hold);
         entry_reply_open(r);
     } else if (r->result == BACKEND_BUSY && !r->busy_new_lease) {
         entry_reply_open(r); /* held through another mount: idle */
@@ -48,7 +48,7 @@ static void file_open_own(struct request *r, struct hold *hold)
 {
     bool lease = hold->kind == BACKEND_PROVISIONAL || hold->kind == BACKEND_LEASE;
     if (lease && hold->node == r->handle->node) {
-        r->handle->hold = hold;
+        handle_set_hold(r->handle, hold);
     }
     if (hold->kind == BACKEND_LEASE) {
         hold_renew(r->fs, hold);
@@ -66,11 +66,11 @@ void file_open(struct request *r)
 {
     struct handle *h = r->handle;
     struct hold *lease = hold_find_lease(r->node);
-    struct hold *own = h->writable ? handle_find_hold(r->fs, h) : NULL;
+    struct hold *own = h->record->writable ? handle_find_hold(r->fs, h) : NULL;
     if (lease && !own) {
-        h->by_descendant = hold_allows_descendant(lease, h->opener, h->uid);
+        h->record->by_descendant = hold_allows_descendant(lease, h->opener, h->record->uid);
     }
-    if (!h->writable) {
+    if (!h->record->writable) {
         entry_reply_open(r);
     } else if (own) {
         file_open_own(r, own);
@@ -84,7 +84,7 @@ void file_open(struct request *r)
             hold_await_outcome(r, lease, file_open);
         }
     } else if (lease && clock_now() - lease->since < SECOND) {
-        if (h->by_descendant && r->file.flags & (O_TRUNC | O_APPEND)) { /* to write into it, as > and >> do */
+        if (h->record->by_descendant && r->file.flags & (O_TRUNC | O_APPEND)) { /* to write into it, as > and >> do */
             r->fs->observer->contended(r, lease);
         }
         request_reply(r, -EBUSY);
@@ -100,8 +100,8 @@ void file_open(struct request *r)
 static void file_flushed(struct request *r)
 {
     if (r->result == BACKEND_OK) {
-        r->handle->hold = r->hold;
-        r->handle->closing = true;
+        handle_set_hold(r->handle, r->hold);
+        r->handle->record->closing = true;
         hold_read_heirs(r->fs, r->hold);
         r->hold->closed = true;
     }
@@ -111,7 +111,7 @@ static void file_flushed(struct request *r)
 /* The result of its close: its earlier error again; but a close does not fail for a lost lock. */
 static int file_close_error(const struct handle *h)
 {
-    return h->locking || h->refused == -ESTALE ? 0 : h->refused;
+    return h->record->locking || h->record->refused == -ESTALE ? 0 : h->record->refused;
 }
 
 /* An explicit close of an idle handle: as if it had been opened just now. */
@@ -120,7 +120,7 @@ static void file_flush_idle(struct request *r)
     struct handle *h = r->handle;
     if (handle_find_hold(r->fs, h)) {
         request_reply(r, 0);
-    } else if (h->refused) {
+    } else if (h->record->refused) {
         request_reply(r, file_close_error(h));
     } else if (hold_find_first(h->node)) {
         request_reply(r, -EBUSY);
@@ -133,7 +133,7 @@ static void file_flush_idle(struct request *r)
 static bool file_close_matters(const struct handle *h)
 {
     return h->hold ? handle_is_provisional(h) || h->hold->kind == BACKEND_LEASE
-                   : h->writable && !h->locking && !h->spent;
+                   : h->record->writable && !h->record->locking && !h->record->spent;
 }
 
 /* Is its opener exiting?  The daemon may no longer find such a process. */
@@ -158,7 +158,7 @@ static void file_join_provisional(struct fs *fs, struct handle *h)
 {
     struct hold *own = h->hold ? NULL : handle_find_hold(fs, h);
     if (own && own->kind == BACKEND_PROVISIONAL && !own->converting && own->node == h->node) {
-        h->hold = own;
+        handle_set_hold(h, own);
     }
 }
 
@@ -170,12 +170,12 @@ static void file_flush_close(struct request *r)
         request_reply(r, 0); /* perhaps the close of a child that has exited */
         return;
     }
-    h->closing = !h->locking && !h->refused;
-    if (h->closing) {
+    h->record->closing = !h->record->locking && !h->record->refused;
+    if (h->record->closing) {
         file_join_provisional(r->fs, h);
     }
     struct hold *hold = h->hold;
-    if (h->closing && file_has_expired(h)) {
+    if (h->record->closing && file_has_expired(h)) {
         hold_release(r->fs, hold, NULL, NULL);
         hold = NULL;
     }
@@ -185,7 +185,7 @@ static void file_flush_close(struct request *r)
         hold->closed = true;
         request_reply(r, 0);
     } else {
-        if (h->closing) { /* now, while the process surely exists: at RELEASE it may have ended */
+        if (h->record->closing) { /* now, while the process surely exists: at RELEASE it may have ended */
             hold_read_heirs(r->fs, hold);
             hold->closed = true;
             hold_extend_provisional(r->fs, hold);
@@ -208,7 +208,7 @@ static void file_flush_unlocked(void *arg, enum backend_result result)
         return;
     }
     if (exits) {
-        h->closing = false;
+        h->record->closing = false;
         if (h->hold) {
             h->hold->closed = false;
         }
@@ -219,7 +219,7 @@ static void file_flush_unlocked(void *arg, enum backend_result result)
 /* Any close by a lock owner releases its record locks, and is answered when that is done. */
 void file_flush(struct request *r)
 {
-    r->handle->flushed = true;
+    r->handle->record->flushed = true;
     handle_release_lock_owner(r, r->file.lock_owner, file_flush_unlocked);
 }
 
@@ -234,7 +234,7 @@ bool file_release_makes_lease(const struct handle *h)
     /* If handles share a ticket, the last close decides.  If they share a provisional hold, the first close does: it
      * returned success. */
     bool another = h->hold && h->hold->sequence && handle_shares_hold(h);
-    return handle_is_provisional(h) && h->closing && !another && !handle_is_converting(h);
+    return handle_is_provisional(h) && h->record->closing && !another && !handle_is_converting(h);
 }
 
 void file_release(struct request *r)
@@ -255,7 +255,7 @@ void file_poll(struct request *r, struct fuse_pollhandle *poll)
         h->poll = poll;
     }
     unsigned events = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
-    events |= h->wanted ? POLLPRI : 0;
-    events |= h->spent && !h->hold ? POLLERR | POLLHUP : 0; /* also after rm, or a release by token */
+    events |= h->record->wanted ? POLLPRI : 0;
+    events |= h->record->spent && !h->hold ? POLLERR | POLLHUP : 0; /* also after rm, or a release by token */
     request_reply_poll(r, events);
 }

@@ -23,10 +23,10 @@ static void lock_apply(struct request *r);
  * lock between that and the reply counts. */
 static void lock_mark_granted(struct handle *h)
 {
-    h->spent = false;
-    h->lost = false;
-    h->wanted = false;
-    h->flushed = false;
+    h->record->spent = false;
+    h->record->lost = false;
+    h->record->wanted = false;
+    h->record->flushed = false;
 }
 
 /* A request that a surviving lock may have refused is repeated once, when it is known whether that lock has ended.  So
@@ -73,7 +73,7 @@ static void lock_take_from_others(struct request *r, const struct hold *hold)
     }
     LIST_FOREACH(other, &hold->node->handles, link) {
         if (other != r->handle && other->hold == hold) {
-            other->hold = NULL;
+            handle_set_hold(other, NULL);
         }
     }
 }
@@ -146,7 +146,7 @@ static void lock_flock_claim_dropped(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     (void)result;
-    bool ended = r->handle->spent && !r->handle->hold;
+    bool ended = r->handle->record->spent && !r->handle->hold;
     r->hold = NULL;
     lock_answer(r, r->result == BACKEND_OK && ended ? BACKEND_STALE : r->result);
 }
@@ -167,7 +167,7 @@ static void lock_flock_converted(struct request *r)
     if (result == BACKEND_OK) {
         lock_take_from_others(r, hold);
         hold_set_handle_owner(hold, request_caller(r), r->handle->opener);
-        r->handle->hold = hold;
+        handle_set_hold(r->handle, hold);
         hold_extra(hold)->handle = r->handle;
         lock_mark_granted(r->handle);
         hold_resume_parked(r->fs, hold);
@@ -210,7 +210,7 @@ static void lock_flocked(struct request *r)
         r->claim = hold_ref(r->hold);
         lock_flock_change(r, before);
     } else {
-        r->handle->hold = r->hold;
+        handle_set_hold(r->handle, r->hold);
         hold_extra(r->hold)->handle = r->handle;
         lock_mark_granted(r->handle);
         lock_answer(r, r->result);
@@ -268,7 +268,7 @@ static bool lock_excludes_itself(struct request *r, uint32_t *ret_holders)
             continue;
         }
         bool unknown = (r->lock.owner && hold->kind == BACKEND_FCNTL) || hold_survivor(hold);
-        bool passed = hold->kind == BACKEND_FLOCK && hold_handle(hold) && hold_handle(hold)->flushed;
+        bool passed = hold->kind == BACKEND_FLOCK && hold_handle(hold) && hold_handle(hold)->record->flushed;
         if (unknown || passed || !request_caller(r) || hold_update_owner(hold) != request_caller(r)) {
             return false;
         }
@@ -296,7 +296,7 @@ static void lock_apply(struct request *r)
 {
     char path[TREE_PATH_MAX];
     uint32_t here;
-    if (!r->blocks || r->handle->ticket || !lock_excludes_itself(r, &here)) {
+    if (!r->blocks || r->handle->record->ticket || !lock_excludes_itself(r, &here)) {
         lock_request(r);
     } else if (request_path(r, path)) {
         backend_stat(r->fs->backend, path, lock_on_holders, r);
@@ -312,8 +312,8 @@ static bool lock_has_no_room(const struct request *r)
 void lock_flock(struct request *r, int operation)
 {
     struct handle *h = r->handle;
-    h->locking = true;
-    h->closing = false;
+    h->record->locking = true;
+    h->record->closing = false;
     r->blocks = !(operation & LOCK_NB);
     r->lock.mode = operation & LOCK_SH ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
     r->lock.end = BACKEND_RANGE_MAX;
@@ -426,7 +426,7 @@ static void lock_set_converted(struct request *r)
     }
     lock_take_from_others(r, hold);
     hold_set_lock_owner(r->fs, hold, r->lock.owner);
-    r->handle->hold = NULL;
+    handle_set_hold(r->handle, NULL);
     r->ticket = hold->ticket;
     struct fs *fs = r->fs;
     lock_set_answer(r); /* first, because a parked request may change the ticket */
@@ -456,7 +456,7 @@ static void lock_request(struct request *r)
         hold_await_outcome(r, becoming, lock_apply);
     } else if (ticket) {
         sequence_await_grant(r, ticket);
-    } else if (r->handle->ticket) {
+    } else if (r->handle->record->ticket) {
         request_reply(r, -ESTALE); /* it has lost its position in the queue */
     } else if (hold && hold->converting) {
         hold_await_outcome(r, hold, lock_apply);
@@ -526,8 +526,8 @@ static void lock_unlock(struct request *r)
 void lock_set(struct request *r, const struct flock *lock, bool sleep)
 {
     struct handle *h = r->handle;
-    h->locking = true;
-    h->closing = false;
+    h->record->locking = true;
+    h->record->closing = false;
     r->blocks = sleep;
     lock_range(r, lock);
     if (lock->l_type == F_UNLCK) {
@@ -617,8 +617,8 @@ static void lock_get_try(struct request *r)
 
 void lock_get(struct request *r, const struct flock *lock)
 {
-    r->handle->locking = true;
-    r->handle->closing = false;
+    r->handle->record->locking = true;
+    r->handle->record->closing = false;
     lock_range(r, lock);
     lock_get_try(r);
 }

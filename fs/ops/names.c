@@ -93,7 +93,7 @@ static void names_forget(struct request *r, struct node *node)
             quota_drop_directory(r->fs->quota, path);
         }
         tree_detach(r->fs->tree, node);
-    } else if (node && node->visible && !hold_exists_at(node)) {
+    } else if (node && node->record->visible && !hold_exists_at(node)) {
         hold_notify_gone(r->fs, node);
     }
 }
@@ -122,7 +122,7 @@ static void names_looked_up(void *arg, enum backend_result result, const struct 
         names_reply_node(r);
     } else if (info->type == BACKEND_NOTHING) {
         names_forget(r, node);
-        names_reply_missing(r, node && node->hashed);
+        names_reply_missing(r, node && node->record->hashed);
     } else if (info->type == BACKEND_DIRECTORY) {
         r->node = tree_get(r->fs->tree, node, r->other, r->name, S_IFDIR);
         directory_load(r->node, &info->directory);
@@ -184,7 +184,7 @@ static bool names_release(struct request *r)
     r->releases = count;
     for (guint i = 0; i < count; i++) { /* the last one may answer the request */
         struct hold *hold = holds->pdata[i];
-        hold->node->visible = false; /* the kernel drops the name itself */
+        hold->node->record->visible = false; /* the kernel drops the name itself */
         hold_spend_handles(hold, false);
         hold_release(fs, hold, names_released, r);
         hold_unref(fs, hold);
@@ -258,7 +258,7 @@ static void names_acquired(struct request *r)
     if (r->result == BACKEND_OK) {
         r->hold->closed = !r->handle;
         if (r->handle) {
-            r->handle->hold = r->hold;
+            handle_set_hold(r->handle, r->hold);
         }
     }
     names_made(r);
@@ -361,7 +361,7 @@ static void names_try_link(struct request *r)
     } else if (!tree_path(other, path, sizeof path)) {
         request_reply(r, -ENAMETOOLONG);
     } else {
-        r->node = tree_get(r->fs->tree, there, directory, r->name, other->mode & S_IFMT);
+        r->node = tree_get(r->fs->tree, there, directory, r->name, other->record->mode & S_IFMT);
         r->other = other;
         tree_unref(r->fs->tree, directory);
         backend_stat(r->fs->backend, path, names_link_known, r);
@@ -382,7 +382,7 @@ static bool names_is_opened_by_others(struct hold *hold)
 {
     struct handle *h;
     LIST_FOREACH(h, &hold->node->handles, link) {
-        if (h->hold != hold && !h->by_descendant && !hold_is_owned_by(hold, h->opener)) {
+        if (h->hold != hold && !h->record->by_descendant && !hold_is_owned_by(hold, h->opener)) {
             return true;
         }
     }
@@ -419,7 +419,7 @@ static void names_renamed(void *arg, enum backend_result result)
         result = BACKEND_STALE; /* it ended meanwhile */
     }
     if (result == BACKEND_OK && replaced && replaced->ticket) {
-        replaced->node->visible = false; /* the kernel drops the name itself */
+        replaced->node->record->visible = false; /* the kernel drops the name itself */
         hold_spend_handles(replaced, false);
         hold_release(fs, replaced, NULL, NULL);
     }
@@ -499,9 +499,10 @@ static void names_create_ticket(struct request *r)
 {
     r->node = tree_make(r->fs->tree, r->other, r->name, S_IFREG);
     r->creates = true;
-    handle_new(r);
-    r->handle->ticket = true;
-    sequence_create(r, r->mode, NULL, names_made);
+    if (handle_new(r)) {
+        r->handle->record->ticket = true;
+        sequence_create(r, r->mode, NULL, names_made);
+    }
 }
 
 void names_create(struct request *r)
@@ -511,7 +512,7 @@ void names_create(struct request *r)
         return;
     }
     struct node *there = tree_find(r->fs->tree, r->other, r->name);
-    if (there && !S_ISREG(there->mode) && (there->directory || hold_find_first(there))) {
+    if (there && !S_ISREG(there->record->mode) && (there->directory || hold_find_first(there))) {
         request_reply(r, r->file.flags & O_EXCL ? -EEXIST : -ESTALE);
         return;
     }
@@ -522,7 +523,9 @@ void names_create(struct request *r)
     }
     r->node = tree_get(r->fs->tree, there, r->other, r->name, S_IFREG);
     r->creates = true;
-    handle_new(r);
+    if (!handle_new(r)) {
+        return;
+    }
     if (r->file.flags & O_EXCL) {
         names_acquire(r, r->mode, NULL, names_acquired);
     } else {

@@ -47,7 +47,7 @@ static struct opening *opening_of(const struct openings *openings, pid_t thread)
 
 static bool opening_is_of(const struct opening *opening, const struct node *node)
 {
-    return opening->node == node && opening->ino == node->ino;
+    return opening->node == node && opening->ino == node->record->ino;
 }
 
 static gboolean opening_is_old(gpointer thread, gpointer value, gpointer now)
@@ -66,8 +66,8 @@ static void openings_note(struct openings *openings, pid_t thread, const struct 
         g_hash_table_foreach_remove(openings->threads, opening_is_old, &now);
     }
     *opening = (struct opening){.node = node,
-                                .ino = node ? node->ino : 0,
-                                .directory = node && node->parent ? node->parent->ino : 0,
+                                .ino = node ? node->record->ino : 0,
+                                .directory = node && node->parent ? node->parent->record->ino : 0,
                                 .name = node ? g_str_hash(tree_name(node)) : 0,
                                 .since = now,
                                 .again = again,
@@ -79,7 +79,7 @@ void openings_note_lookup(struct openings *openings, pid_t thread, struct node *
 {
     struct opening *before = opening_of(openings, thread);
     bool refused = before && (before->again || before->looked);
-    if (node && (node->moved || refused)) {
+    if (node && (node->record->moved || refused)) {
         node->awaited = node->awaited || refused;
         openings_note(openings, thread, node, refused && before->again, refused && before->looked);
     } else if (refused) {
@@ -99,7 +99,7 @@ bool openings_check_open(struct openings *openings, pid_t thread, struct node *n
         opening->again = opening->looked = false;
         node->awaited = false;
     }
-    return (!node->moved || found) && (!gone || (found && refused));
+    return (!node->record->moved || found) && (!gone || (found && refused));
 }
 
 void openings_note_refusal(struct openings *openings, pid_t thread, const struct node *node)
@@ -132,7 +132,7 @@ bool openings_is_expected(const struct openings *openings, const struct node *di
     g_hash_table_iter_init(&iter, openings->threads);
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
         const struct opening *opening = value;
-        if (opening->again && opening->directory == directory->ino && opening->name == hash &&
+        if (opening->again && opening->directory == directory->record->ino && opening->name == hash &&
             now - opening->since < OPENING_MAX) {
             return true;
         }
@@ -148,6 +148,6 @@ static gboolean opening_is_for(gpointer thread, gpointer value, gpointer node)
 
 void openings_note_rename(struct openings *openings, struct node *node)
 {
-    node->moved = true;
+    node->record->moved = true;
     g_hash_table_foreach_remove(openings->threads, opening_is_for, node);
 }

@@ -31,26 +31,39 @@ static struct fs *ops_fs(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
+/* NULL and answered, here and below, if it cannot go on: here, if the kernel has a node that this daemon does not. */
 static struct request *ops_request(fuse_req_t req, enum metrics_operation operation, fuse_ino_t ino,
                                    const struct fuse_file_info *file)
 {
     struct fs *fs = ops_fs(req);
-    struct request *r = request_new(fs, req, operation, tree_node(fs->tree, ino), NULL);
+    struct node *node = tree_node(fs->tree, ino);
+    struct request *r = request_new(fs, req, operation, node, NULL);
+    if (!node) {
+        request_reply(r, -ESTALE);
+        return NULL;
+    }
     if (file) {
         r->file = *file;
     }
     return r;
 }
 
-/* A request about a name in a directory; NULL and answered if it is too long, or is
- * .leasefs or in it. */
+/* Continues it, as one about .leasefs or about locks. */
+static void ops_continue(struct request *r, request_step *control, request_step *locks)
+{
+    if (r) {
+        (r->node->record->control ? control : locks)(r);
+    }
+}
+
+/* A request about a name in a directory.  NULL if it is too long, or is .leasefs or in it. */
 static struct request *ops_named(fuse_req_t req, enum metrics_operation operation, fuse_ino_t parent, const char *name)
 {
     struct fs *fs = ops_fs(req);
     struct node *directory = tree_node(fs->tree, parent);
     struct request *r = request_new(fs, req, operation, NULL, name);
-    if (strlen(name) > NAME_BYTES_MAX) {
-        request_reply(r, -ENAMETOOLONG);
+    if (strlen(name) > NAME_BYTES_MAX || !directory || tree_is_full(fs->tree)) {
+        request_reply(r, !directory ? -ESTALE : tree_is_full(fs->tree) ? -ENFILE : -ENAMETOOLONG);
         return NULL;
     }
     r->other = tree_ref(directory);
@@ -69,15 +82,21 @@ static struct request *ops_opened(fuse_req_t req, enum metrics_operation operati
                                   const struct fuse_file_info *file)
 {
     struct request *r = ops_request(req, operation, ino, file);
-    r->handle = r->node->control ? NULL : handle_of(file);
-    r->refused = r->handle ? handle_on_error : NULL;
+    if (r && !r->node->record->control) {
+        r->handle = handle_find(r->fs, file->fh);
+        if (!r->handle || r->handle->node != r->node) {
+            request_reply(r, -EBADF);
+            return NULL;
+        }
+        r->refused = handle_on_error;
+    }
     return r;
 }
 
-/* The same request, if it is about locks; NULL and refused if it is about .leasefs. */
+/* The same request, if it is about locks. */
 static struct request *ops_of_locks(struct request *r)
 {
-    if (r->node->control) {
+    if (r && r->node->record->control) {
         control_refuse(r);
         return NULL;
     }
@@ -162,10 +181,18 @@ static void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     }
 }
 
+static void ops_forget_one(struct fs *fs, fuse_ino_t ino, uint64_t count)
+{
+    struct node *node = tree_node(fs->tree, ino);
+    if (node) {
+        tree_forget(fs->tree, node, count);
+    }
+}
+
 static void ops_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
 {
     struct fs *fs = ops_fs(req);
-    tree_forget(fs->tree, tree_node(fs->tree, ino), count);
+    ops_forget_one(fs, ino, count);
     fuse_reply_none(req);
 }
 
@@ -173,7 +200,7 @@ static void ops_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_da
 {
     struct fs *fs = ops_fs(req);
     for (size_t i = 0; i < count; i++) {
-        tree_forget(fs->tree, tree_node(fs->tree, forgets[i].ino), forgets[i].nlookup);
+        ops_forget_one(fs, forgets[i].ino, forgets[i].nlookup);
     }
     fuse_reply_none(req);
 }
@@ -221,10 +248,13 @@ static void ops_readlink(fuse_req_t req, fuse_ino_t ino)
 static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
     struct request *r = ops_named(req, METRICS_LINK, parent, name);
-    if (r && tree_node(r->fs->tree, ino)->control) {
+    struct node *node = r ? tree_node(r->fs->tree, ino) : NULL;
+    if (r && !node) {
+        request_reply(r, -ESTALE);
+    } else if (r && node->record->control) {
         control_refuse(r);
     } else if (r) {
-        names_link(r, tree_node(r->fs->tree, ino));
+        names_link(r, node);
     }
 }
 
@@ -232,10 +262,13 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse
                        unsigned flags)
 {
     struct request *r = ops_named(req, METRICS_RENAME, new_parent, new_name);
-    if (r && control_owns(tree_node(r->fs->tree, parent), name)) {
+    struct node *from = r ? tree_node(r->fs->tree, parent) : NULL;
+    if (r && !from) {
+        request_reply(r, -ESTALE);
+    } else if (r && control_owns(from, name)) {
         control_refuse(r);
     } else if (r) {
-        names_rename(r, tree_node(r->fs->tree, parent), name, flags);
+        names_rename(r, from, name, flags);
     }
 }
 
@@ -271,7 +304,8 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 static bool ops_is_meant(struct request *r)
 {
     struct node *node = r->node;
-    bool gone = LIST_EMPTY(&node->handles) && !node->hashed; /* the kernel may cache that the name does not exist */
+    bool gone =
+        LIST_EMPTY(&node->handles) && !node->record->hashed; /* the kernel may cache that the name does not exist */
     bool meant = openings_check_open(r->fs->openings, fuse_req_ctx(r->req)->pid, node, gone);
     if (meant) {
         tree_attach(r->fs->tree, node); /* its lock has ended since it was looked up */
@@ -286,8 +320,9 @@ static void ops_try_open(struct request *r)
         !hold_is_owned_by(lease, request_caller(r))) { /* until then it is not known which name it is meant for */
         hold_await_outcome(r, lease, ops_try_open);
     } else if (ops_is_meant(r)) {
-        handle_new(r);
-        file_open(r);
+        if (handle_new(r)) {
+            file_open(r);
+        }
     } else {
         openings_note_refusal(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
         request_reply(r, -ESTALE); /* the kernel looks the name up again */
@@ -296,25 +331,18 @@ static void ops_try_open(struct request *r)
 
 static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
-    struct request *r = ops_request(req, METRICS_OPEN, ino, file);
-    if (r->node->control) {
-        control_open(r);
-    } else {
-        ops_try_open(r);
-    }
+    ops_continue(ops_request(req, METRICS_OPEN, ino, file), control_open, ops_try_open);
 }
 
 static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
 {
     struct request *r = ops_opened(req, METRICS_READ, ino, file);
-    r->read.size = size;
-    r->read.offset = offset;
-    r->read.mapped = !file->lock_owner; /* which a read(2) has */
-    if (r->node->control) {
-        control_read(r);
-    } else {
-        content_read(r);
+    if (r) {
+        r->read.size = size;
+        r->read.offset = offset;
+        r->read.mapped = !file->lock_owner; /* which a read(2) has */
     }
+    ops_continue(r, control_read, content_read);
 }
 
 static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
@@ -329,26 +357,26 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t s
     }
 }
 
+static void ops_done(struct request *r)
+{
+    request_reply(r, 0);
+}
+
 static void ops_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
-    struct request *r = ops_opened(req, METRICS_FLUSH, ino, file);
-    if (r->node->control) {
-        request_reply(r, 0);
-    } else {
-        file_flush(r);
-    }
+    ops_continue(ops_opened(req, METRICS_FLUSH, ino, file), ops_done, file_flush);
 }
 
 static void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
     struct fs *fs = ops_fs(req);
-    if (tree_node(fs->tree, ino)->control) {
-        control_release(ops_opened(req, METRICS_RELEASE, ino, file));
-    } else if (file_release_makes_lease(handle_of(file))) {
-        file_release(ops_opened(req, METRICS_RELEASE, ino, file));
+    const struct node *node = tree_node(fs->tree, ino);
+    struct handle *handle = node && !node->record->control ? handle_find(fs, file->fh) : NULL;
+    if (node && (node->record->control || (handle && file_release_makes_lease(handle)))) {
+        ops_continue(ops_opened(req, METRICS_RELEASE, ino, file), control_release, file_release);
     } else {
         uint64_t since = metrics_clock();
-        handle_free(fs, handle_of(file));
+        handle_free(fs, handle);
         fuse_reply_err(req, 0);
         metrics_count(fs->metrics, METRICS_RELEASE, 0, since, false);
     }
@@ -357,18 +385,15 @@ static void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 static void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *file)
 {
     (void)datasync;
-    struct request *r = ops_opened(req, METRICS_FSYNC, ino, file);
-    if (r->handle) {
-        content_sync(r);
-    } else {
-        request_reply(r, 0);
-    }
+    ops_continue(ops_opened(req, METRICS_FSYNC, ino, file), ops_done, content_sync);
 }
 
 static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct fuse_pollhandle *poll)
 {
     struct request *r = ops_opened(req, METRICS_POLL, ino, file);
-    if (r->node->control) {
+    if (!r) {
+        fuse_pollhandle_destroy(poll);
+    } else if (r->node->record->control) {
         control_poll(r, poll);
     } else {
         file_poll(r, poll);
@@ -380,12 +405,7 @@ static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
 static void ops_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
     (void)file;
-    struct request *r = ops_request(req, METRICS_GETATTR, ino, NULL);
-    if (r->node->control) {
-        control_getattr(r);
-    } else {
-        attributes_get(r);
-    }
+    ops_continue(ops_request(req, METRICS_GETATTR, ino, NULL), control_getattr, attributes_get);
 }
 
 static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set, struct fuse_file_info *file)
@@ -416,12 +436,10 @@ static void ops_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_
 static void ops_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
     struct request *r = ops_request(req, METRICS_LISTXATTR, ino, NULL);
-    if (r->node->control) {
+    if (r) {
         r->xattr.size = size;
-        control_listxattr(r);
-    } else {
-        xattr_list(r, size);
     }
+    ops_continue(r, control_listxattr, xattr_list);
 }
 
 static void ops_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
@@ -452,25 +470,18 @@ static void ops_statfs(fuse_req_t req, fuse_ino_t ino)
 
 static void ops_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
-    struct request *r = ops_request(req, METRICS_OPENDIR, ino, file);
-    if (r->node->control) {
-        control_open(r);
-    } else {
-        directory_open(r);
-    }
+    ops_continue(ops_request(req, METRICS_OPENDIR, ino, file), control_open, directory_open);
 }
 
 static void ops_list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file, bool plus)
 {
     struct request *r = ops_request(req, METRICS_READDIR, ino, file);
-    r->read.size = size;
-    r->read.offset = offset;
-    r->read.plus = plus;
-    if (r->node->control) {
-        control_readdir(r);
-    } else {
-        directory_read(r);
+    if (r) {
+        r->read.size = size;
+        r->read.offset = offset;
+        r->read.plus = plus;
     }
+    ops_continue(r, control_readdir, directory_read);
 }
 
 static void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
@@ -485,12 +496,7 @@ static void ops_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t o
 
 static void ops_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
-    struct request *r = ops_request(req, METRICS_RELEASEDIR, ino, file);
-    if (r->node->control) {
-        control_release(r);
-    } else {
-        directory_close(r);
-    }
+    ops_continue(ops_request(req, METRICS_RELEASEDIR, ino, file), control_release, directory_close);
 }
 
 /* --- handle locks ----------------------------------------------------------------------- */

@@ -45,7 +45,7 @@ static void sequence_created(void *arg, enum backend_result result, struct backe
     hold_mark_granted(r->fs, hold, ticket);
     hold->closed = !r->handle;
     if (r->handle) {
-        r->handle->hold = hold;
+        handle_set_hold(r->handle, hold);
     }
     if (hold->size) {
         request_resume(r, BACKEND_OK); /* a symbolic link has a content of its own */

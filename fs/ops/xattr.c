@@ -22,7 +22,7 @@ static bool xattr_caller_lost(struct request *r)
 {
     struct handle *h;
     LIST_FOREACH(h, &r->node->handles, link) {
-        if (h->lost && h->opener && h->opener == request_caller(r)) {
+        if (h->record->lost && h->opener && h->opener == request_caller(r)) {
             return true;
         }
     }
@@ -50,7 +50,7 @@ static bool xattr_caller_is_idle(struct request *r)
             if (handle_find_hold(r->fs, h)) {
                 return false;
             }
-            idle = idle || h->writable || h->locking;
+            idle = idle || h->record->writable || h->record->locking;
         }
     }
     return idle;
@@ -336,9 +336,8 @@ static void xattr_listed(void *arg, enum backend_result result, const struct bac
     g_string_free(list, TRUE);
 }
 
-void xattr_list(struct request *r, size_t size)
+void xattr_list(struct request *r)
 {
-    r->xattr.size = size;
     request_stat(r, xattr_listed);
 }
 
@@ -358,7 +357,7 @@ static void xattr_set_now(struct request *r)
 {
     if (!r->node->directory) {
         r->xattr.attribute->set(r);
-    } else if (r->node->parent && !r->node->hashed) {
+    } else if (r->node->parent && !r->node->record->hashed) {
         request_reply(r, -ESTALE); /* removed; by that name there may be another's */
     } else {
         request_stat(r, xattr_directory_known);

@@ -8,7 +8,8 @@ struct request;
 
 /* Each ends the request.  With `size` 0 the reply is the length of the value or list.  `flags`: of setxattr(2). */
 void xattr_get(struct request *r, const char *name, size_t size);
-void xattr_list(struct request *r, size_t size);
+/* r->xattr.size is set. */
+void xattr_list(struct request *r);
 void xattr_set(struct request *r, const char *name, const char *value, size_t size, int flags);
 void xattr_remove(struct request *r, const char *name);
 

@@ -23,7 +23,7 @@ static unsigned count_nodes(void)
     unsigned count = 0;
     for (guint i = 0; i < nodes->len; i++) {
         struct node *node = g_ptr_array_index(nodes, i);
-        count += !node->control;
+        count += !node->record->control;
         tree_unref(w->fs->tree, node);
     }
     g_ptr_array_free(nodes, TRUE);

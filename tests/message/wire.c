@@ -431,6 +431,19 @@ static void wire_greet(struct wire *w, unsigned minor)
     ck_assert_uint_ne(out->flags & FUSE_POSIX_LOCKS, 0);
 }
 
+static void wire_make_keep(struct wire *w)
+{
+    struct keep_sizes sizes;
+    char error[256];
+    fs_keep_sizes(&sizes);
+    sizes.small = 1024;
+    sizes.large = 8;
+    for (int i = 0; i < KEEP_TABLES; i++) {
+        sizes.tables[i].count = 1 << 16;
+    }
+    ck_assert_msg(keep_create(&sizes, &w->keep, error, sizeof error) == 0, "%s", error);
+}
+
 static struct wire *wire_new_on(unsigned features, const struct fake_backend *store, unsigned minor)
 {
     static const struct fuse_custom_io io = {.writev = wire_writev, .read = wire_readv};
@@ -455,7 +468,8 @@ static struct wire *wire_new_on(unsigned features, const struct fake_backend *st
     w->directory = FUSE_ROOT_ID;
     w->mode = 0644;
     w->pid = getpid();
-    w->fs = fs_new(w->loop, fake_backend_head(w->fake), &w->options);
+    wire_make_keep(w);
+    w->fs = fs_new(w->loop, fake_backend_head(w->fake), &w->options, w->keep);
     fuse_opt_add_arg(&args, "wire");
     w->session = fuse_session_new(&args, &ops_table, sizeof ops_table, w->fs);
     fuse_opt_free_args(&args);
@@ -572,6 +586,7 @@ void wire_end(struct wire *w)
     wire_check_answered(w);
     fuse_session_destroy(w->session);
     fs_free(w->fs);
+    keep_free(w->keep);
     backend_free(fake_backend_head(w->fake));
     while (w->children->len) {
         wire_kill(w, g_array_index(w->children, pid_t, w->children->len - 1));

@@ -19,6 +19,7 @@ struct wire {
     struct ev_loop *loop;
     struct options options;
     struct fake_backend *fake;
+    struct keep *keep;
     struct fs *fs;
     struct fuse_session *session;
     struct fuse_buf buffer;

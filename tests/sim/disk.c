@@ -364,9 +364,11 @@ int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_openat(int directory, const char *name, int flags, ...);
 int __wrap_mkdir(const char *path, mode_t mode);
+int __real_fstat(int fd, struct stat *ret);
 int __wrap_fstat(int fd, struct stat *ret);
 int __wrap_fstatat(int directory, const char *name, struct stat *ret, int flags);
 int __wrap_flock(int fd, int operation);
+int __real_ftruncate(int fd, off_t length);
 int __wrap_ftruncate(int fd, off_t length);
 ssize_t __wrap_pread(int fd, void *data, size_t size, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t offset);
@@ -413,6 +415,9 @@ static void disk_stat(const struct disk_file *file, struct stat *ret)
 
 int __wrap_fstat(int fd, struct stat *ret)
 {
+    if (!disk_of(fd)) {
+        return __real_fstat(fd, ret);
+    }
     disk_stat(disk_of(fd)->file, ret);
     return 0;
 }
@@ -452,6 +457,9 @@ static void disk_set_length(struct disk_file *file, guint length)
 
 int __wrap_ftruncate(int fd, off_t length)
 {
+    if (!disk_of(fd)) {
+        return __real_ftruncate(fd, length); /* a memfd */
+    }
     struct disk_file *file = disk_of(fd)->file;
     if ((guint)length <= file->bytes->len) {
         file->room = (guint)length;

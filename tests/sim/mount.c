@@ -47,6 +47,7 @@ struct mount {
     struct options options;
     struct disk *disk;
     struct kernel *kernel;
+    struct keep *keep; /* of that kernel */
     struct daemon *daemon;
     enum mount_state state;
     char directory[32];
@@ -223,7 +224,7 @@ static bool mount_begin(struct mount *mount, struct daemon *daemon)
         loop_abandon(daemon->loop);
         return false;
     }
-    daemon->fs = fs_new(daemon->loop, daemon->backend, &mount->options);
+    daemon->fs = fs_new(daemon->loop, daemon->backend, &mount->options, mount->keep);
     daemon->fs->device = kernel_device(mount->kernel);
     daemon->fs->openers = openers_new(daemon->loop, daemon->fs->owners, -1);
     openers_set_own_device(daemon->fs->openers, daemon->fs->device);
@@ -238,6 +239,22 @@ static bool mount_begin(struct mount *mount, struct daemon *daemon)
     return true;
 }
 
+static void mount_make_keep(struct mount *mount)
+{
+    struct keep_sizes sizes;
+    char error[256];
+    keep_free(mount->keep);
+    fs_keep_sizes(&sizes);
+    for (int i = 0; i < KEEP_TABLES; i++) {
+        sizes.tables[i].count = 1 << 16;
+    }
+    sizes.small = 1 << 10;
+    sizes.large = 8;
+    if (keep_create(&sizes, &mount->keep, error, sizeof error) < 0) {
+        g_error("%s", error);
+    }
+}
+
 bool mount_start(struct mount *mount)
 {
     struct daemon *daemon = g_new0(struct daemon, 1);
@@ -247,6 +264,7 @@ bool mount_start(struct mount *mount)
     daemon->mount = mount;
     mount->daemon = daemon;
     mount->kernel = kernel_new(&mount->host, &mount->given.kernel);
+    mount_make_keep(mount);
     mount->state = MOUNT_SERVES;
     struct task_maker maker = task_set_maker((struct task_maker){&mount->host, &daemon->halted});
     mount->inside = &killed;

@@ -47,9 +47,9 @@ m|fs/hold/heirs.c|    return (lives && who && hold_is_descendant(hold, who, uid,
 m+|fs/hold/heirs.c|    return owner && (owner_alive(owner) \\|\\| hold_can_pass_on(hold, true));|    return owner != NULL;
 m+|fs/hold/heirs.c|    return owner && (owner_alive(owner) \\|\\| hold_can_pass_on(hold, true));|    return false;
 m+|fs/hold/hold.c|        backend_release(fs->backend, ticket, done, arg);|        if (done) {\n            done(arg, BACKEND_OK);\n        }
-m+|fs/hold/hold.c|    if (node->visible) {\n        node->visible = false;|    if (false) {\n        node->visible = false;
-m+|fs/ops/file.c|    h->closing = !h->locking && !h->refused;|    h->closing = !h->locking;
-m+|fs/ops/file.c|    h->closing = !h->locking && !h->refused;|    h->closing = !h->refused;
+m+|fs/hold/hold.c|    if (node->record->visible) {\n        node->record->visible = false;|    if (false) {\n        node->record->visible = false;
+m+|fs/ops/file.c|    h->record->closing = !h->record->locking && !h->record->refused;|    h->record->closing = !h->record->locking;
+m+|fs/ops/file.c|    h->record->closing = !h->record->locking && !h->record->refused;|    h->record->closing = !h->record->refused;
 m+|fs/ops/file.c|    handle_release_lock_owner(r, r->file.lock_owner, file_flush_unlocked);|    file_flush_unlocked(r, BACKEND_OK);
 m+|fs/ops/file.c|    if (matters && !exits && file_is_opener(h, r)) {|    if (matters && file_is_opener(h, r)) {
 m+|fs/ops/file.c|    if (matters && !exits && file_is_opener(h, r)) {|    if (matters && !exits) {
