@@ -16,10 +16,12 @@ postgresql_up_or_ended() {
     gone "$POSTGRESQL_PID" || "$postgresql_programs/pg_isready" -q -h "$POSTGRESQL_SOCKETS" -p "$POSTGRESQL_PORT"
 }
 
+declare -a postgresql_env=() # env with the variables of the server
+
 # postgresql_launch [ARGUMENT…]: the one that was started before, with its port and what it has on disk, or the first.
 postgresql_launch() {
     # the signal of its parent's death is undone when it changes its user, so it is set behind that
-    "${postgresql_user[@]}" setpriv --pdeathsig QUIT "$postgresql_programs/postgres" -D "$POSTGRESQL_DATA" \
+    "${postgresql_user[@]}" setpriv --pdeathsig QUIT "${postgresql_env[@]}" "$postgresql_programs/postgres" -D "$POSTGRESQL_DATA" \
         -c "unix_socket_directories=$POSTGRESQL_SOCKETS" -c listen_addresses=127.0.0.1 -c "port=$POSTGRESQL_PORT" \
         -c shared_buffers=16MB -c max_connections=100 "$@" </dev/null >>"$TEST_DIR/postgresql.log" 2>&1 &
     POSTGRESQL_PID=$!
