@@ -245,6 +245,7 @@ static void attributes_directory_stored(struct request *r)
         node->record->mode = (uint16_t)r->attributes.stat.st_mode;
         node->directory->uid = r->attributes.stat.st_uid;
         node->directory->gid = r->attributes.stat.st_gid;
+        tree_set_changed(node, r->attributes.stat.st_mtim);
         directory_reload(r, attributes_stored);
     } else {
         attributes_stored(r);
@@ -262,9 +263,16 @@ static void attributes_change_directory(struct request *r)
         request_reply(r, -EPERM); /* the kernel has looked at whose it was */
         return;
     }
-    struct stat before = {
-        .st_mode = node->record->mode, .st_uid = node->directory->uid, .st_gid = node->directory->gid};
+    struct stat before = {.st_mode = node->record->mode,
+                          .st_uid = node->directory->uid,
+                          .st_gid = node->directory->gid,
+                          .st_mtim = tree_changed(node)};
     attributes_apply(r, &node->record->mode, 07777, &node->directory->uid, &node->directory->gid);
+    if (r->attributes.set & FUSE_SET_ATTR_MTIME_NOW) {
+        tree_touch(node);
+    } else if (r->attributes.set & FUSE_SET_ATTR_MTIME) {
+        tree_set_changed(node, r->attributes.stat.st_mtim);
+    }
     r->attributes.stat = before;
     directory_store(r, attributes_directory_stored);
 }
@@ -401,7 +409,7 @@ static void attributes_set_known(struct request *r)
 
 void attributes_set(struct request *r, const struct stat *st, int set)
 {
-    if (r->node->directory && set & ATTRIBUTES_TIMES) {
+    if (r->node->directory && set & ATTRIBUTES_TIMES && !directory_is_made_by_caller(r)) {
         request_reply(r, -EISDIR); /* `touch "DIRECTORY/$EMPTY"` must not succeed on every host */
         return;
     }

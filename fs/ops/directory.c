@@ -57,14 +57,49 @@ void directory_load(struct node *node, const struct backend_directory *directory
     }
 }
 
-static GBytes *directory_meta(const struct fs *fs, uid_t uid, gid_t gid, mode_t mode, const struct timespec *changed)
+/* Made by the caller. */
+static GBytes *directory_meta(struct request *r, gid_t gid, mode_t mode)
 {
-    struct meta meta = {.uid = uid, .gid = gid, .mode = mode, .has_times = true};
-    g_strlcpy(meta.host, fs->host, sizeof meta.host);
-    g_strlcpy(meta.boot, fs->boot_id, sizeof meta.boot);
+    struct meta meta = {.uid = request_uid(r), .gid = gid, .mode = mode, .has_times = true};
+    struct owner *maker = request_caller(r);
+    g_strlcpy(meta.host, r->fs->host, sizeof meta.host);
+    g_strlcpy(meta.boot, r->fs->boot_id, sizeof meta.boot);
     g_strlcpy(meta.command, "-", sizeof meta.command);
-    meta.times[0] = meta.times[1] = *changed;
+    if (maker) {
+        meta.pid = owner_identity(maker, &meta.start);
+    }
+    clock_gettime(CLOCK_REALTIME, &meta.times[1]);
+    meta.times[0] = meta.times[1];
     return meta_encode(&meta);
+}
+
+/* The same maker, and the node's present owner, mode and time. */
+static GBytes *directory_changed_meta(const struct fs *fs, const struct node *node)
+{
+    struct meta meta;
+    if (!meta_decode(node->directory->attributes.meta, &meta)) {
+        meta = (struct meta){0};
+        g_strlcpy(meta.host, fs->host, sizeof meta.host);
+        g_strlcpy(meta.boot, fs->boot_id, sizeof meta.boot);
+        g_strlcpy(meta.command, "-", sizeof meta.command);
+    }
+    meta.uid = node->directory->uid;
+    meta.gid = node->directory->gid;
+    meta.mode = node->record->mode;
+    meta.has_times = true;
+    meta.times[0] = meta.times[1] = tree_changed(node);
+    return meta_encode(&meta);
+}
+
+bool directory_is_made_by_caller(struct request *r)
+{
+    const struct node *node = r->node;
+    struct owner *caller = request_caller(r);
+    struct meta meta;
+    uint64_t start;
+    return node->parent && caller && meta_decode(node->directory->attributes.meta, &meta) &&
+           strcmp(meta.host, r->fs->host) == 0 && strcmp(meta.boot, r->fs->boot_id) == 0 &&
+           owner_identity(caller, &start) == meta.pid && start == meta.start;
 }
 
 static void directory_was(void *arg, enum backend_result result, const struct backend_info *info)
@@ -92,11 +127,11 @@ void directory_store(struct request *r, request_step *answer)
     char path[TREE_PATH_MAX];
     const struct node *node = r->node;
     struct backend_directory *own = &node->directory->attributes;
+    GBytes *meta = directory_changed_meta(r->fs, node);
     if (own->meta) {
         g_bytes_unref(own->meta);
     }
-    struct timespec changed = tree_changed(node);
-    own->meta = directory_meta(r->fs, node->directory->uid, node->directory->gid, node->record->mode, &changed);
+    own->meta = meta;
     r->next_step = answer;
     if (request_path(r, path)) {
         backend_set_directory(r->fs->backend, path, own, directory_stored, r);
@@ -138,7 +173,6 @@ void directory_make(struct request *r)
     struct node *there = tree_find(r->fs->tree, parent, r->name);
     gid_t gid = parent->record->mode & S_ISGID ? parent->directory->gid : context->gid;
     mode_t mode = S_IFDIR | (r->mode & 07777) | (parent->record->mode & S_ISGID);
-    struct timespec now;
     if (there && !there->directory && (hold_find_first(there) || hold_find_lease(there))) {
         request_reply(r, -EEXIST);
         return;
@@ -150,9 +184,8 @@ void directory_make(struct request *r)
         request_reply(r, -EDQUOT);
         return;
     }
-    clock_gettime(CLOCK_REALTIME, &now);
     r->directory = (struct backend_directory){.width = 1};
-    r->directory.meta = directory_meta(r->fs, context->uid, gid, mode, &now);
+    r->directory.meta = directory_meta(r, gid, mode);
     backend_mkdir(r->fs->backend, path, &r->directory, directory_made, r);
 }
 

@@ -10,6 +10,9 @@ struct node;
 /* Takes over a directory's attributes from the backend. */
 void directory_load(struct node *node, const struct backend_directory *directory);
 
+/* Has the process that asks made the directory r->node, on this host?  Not the top directory. */
+bool directory_is_made_by_caller(struct request *r);
+
 /* Writes attributes, mode and owner of r->node to the backend.  `answer` continues the request, with r->result.  If
  * that is not OK, it gives the node its old values again, and calls directory_reload. */
 void directory_store(struct request *r, request_step *answer);

@@ -326,7 +326,10 @@ END_TEST
 /* Nor can the store say what it has, in the second half. */
 START_TEST(attributes_of_a_directory_that_the_store_does_not_take_are_as_before)
 {
-    struct fuse_setattr_in change = {.valid = FATTR_MODE | FATTR_UID, .mode = S_IFDIR | 0700, .uid = 12};
+    struct fuse_setattr_in change = {.valid = FATTR_MODE | FATTR_UID | (_i % 2 ? FATTR_MTIME : 0),
+                                     .mode = S_IFDIR | 0700,
+                                     .uid = 12,
+                                     .mtime = 12345};
     uint64_t node = _i % 2 ? wire_node(w, wire_mkdir(w, "d")) : FUSE_ROOT_ID;
     struct fuse_attr before = shown(node);
     char *ttl = wire_xattr(w, node, "user.lease.ttl");
@@ -347,6 +350,7 @@ START_TEST(attributes_of_a_directory_that_the_store_does_not_take_are_as_before)
     struct fuse_attr after = shown(node);
     ck_assert_uint_eq(after.mode, before.mode);
     ck_assert_uint_eq(after.uid, before.uid);
+    ck_assert_uint_eq(after.mtime, before.mtime);
     char *now = wire_xattr(w, node, "user.lease.ttl");
     ck_assert_str_eq(now, ttl);
     g_free(now);
