@@ -1,7 +1,8 @@
 /* function: the statement that calls each function of the schema, and what the server's errors mean for a call. */
 #include "backend/postgresql/private.h"
 
-/* The calls, with %s for the schema; the parameters follow.  A `stamped` call has the epoch as one more parameter. */
+/* The calls, with %s for the schema; the parameters follow (-1: the text has them).  A `stamped` call has the epoch as
+ * one more parameter. */
 static const struct {
     const char *before;
     int parameters;
@@ -13,6 +14,11 @@ static const struct {
     [PQ_RELEASE_RANGE] = {"SELECT %s.release_range(", 5, true, ")"},
     [PQ_RENEW] = {"SELECT %s.renew(", 7, true, ")"},
     [PQ_RENEW_MANY] = {"SELECT unnest(%s.renew_many(", 4, true, "))"},
+    [PQ_VERIFY_MANY] =
+        {"SELECT v.id FROM unnest($1::bytea[], $2::text[], $3::integer[], $4::bigint[], $5::bigint[]) AS "
+         "v(path, id, mode, ttl, term) WHERE CASE WHEN %1$s.try_take(v.path) THEN "
+         "%1$s.renew(v.path, v.id, v.mode, v.ttl, v.term, NULL, NULL, $6) = 'ok' ELSE false END",
+         -1, true, ""},
     [PQ_RESTORE] = {"SELECT %s.restore(", 19, true, ")"},
     [PQ_HEARTBEAT] = {"SELECT * FROM %s.beat(", 3, true, ")"},
     [PQ_CONVERT] = {"SELECT %s.convert(", 12, true, ")"},
@@ -50,7 +56,8 @@ bool pq_function_is_stamped(enum pq_function function)
 char *pq_function_statement(enum pq_function function, const char *schema)
 {
     GString *text = g_string_new(NULL);
-    int count = statements[function].parameters + statements[function].stamped;
+    int count =
+        statements[function].parameters < 0 ? 0 : statements[function].parameters + statements[function].stamped;
     g_string_append_printf(text, statements[function].before, schema);
     for (int i = 1; i <= count; i++) {
         g_string_append_printf(text, "%s$%d", i > 1 ? ", " : "", i);

@@ -29,7 +29,7 @@
 
 #define POSTGRESQL_MOUNT_SIZE 17 /* 64 random bits in hexadecimal, and NUL */
 #define POSTGRESQL_FORMAT 2      /* as in schema.sql */
-#define POSTGRESQL_REVISION 1    /* as in schema.sql */
+#define POSTGRESQL_REVISION 2    /* as in schema.sql */
 #define POSTGRESQL_VERSION_MIN 140000
 #define POSTGRESQL_LOCK_TIMEOUT 80 /* ms that a call waits for a name that a transaction keeps */
 #define POSTGRESQL_CONTENT_MAX 65536
@@ -78,6 +78,7 @@ enum pq_function {
     PQ_RELEASE_RANGE,
     PQ_RENEW,
     PQ_RENEW_MANY,
+    PQ_VERIFY_MANY, /* the same for terms that are not extended by all of the ttl */
     PQ_RESTORE,
     PQ_HEARTBEAT,
     PQ_CONVERT,

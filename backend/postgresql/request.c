@@ -501,8 +501,8 @@ static void request_on_answer(void *arg, const struct pq_answer *given)
 
 static bool request_may_be_in_batch(const struct remote_request *request, const struct remote_ticket *t)
 {
-    return request->procedure == REMOTE_RENEW && request->background_cost > 0 &&
-           request->renewal.left == request->ttl && !t->segments && !epoch_is_closed(&postgresql_of(request)->epoch);
+    return request->procedure == REMOTE_RENEW && request->background_cost > 0 && !t->segments &&
+           !epoch_is_closed(&postgresql_of(request)->epoch);
 }
 
 static void request_renew_one(struct remote_request *request)
@@ -545,7 +545,8 @@ void pq_send_renewals(struct remote *r, struct remote_batch *batch)
     struct pq_parameters f = {.count = 0};
     const char *ids[REMOTE_RENEWALS_MAX];
     char *paths[REMOTE_RENEWALS_MAX + 1] = {NULL};
-    int64_t modes[REMOTE_RENEWALS_MAX], terms[REMOTE_RENEWALS_MAX];
+    int64_t modes[REMOTE_RENEWALS_MAX], terms[REMOTE_RENEWALS_MAX], lefts[REMOTE_RENEWALS_MAX];
+    bool all_full = true;
     for (unsigned i = 0; i < batch->count; i++) {
         const struct remote_request *request = batch->requests[i];
         const struct remote_ticket *t = remote_ticket_find(r, request->id);
@@ -553,12 +554,18 @@ void pq_send_renewals(struct remote *r, struct remote_batch *batch)
         ids[i] = request->id;
         modes[i] = request->renewal.mode;
         terms[i] = request->ttl;
+        lefts[i] = request->renewal.left;
+        all_full = all_full && lefts[i] == terms[i];
     }
     pq_add_paths(&f, (const char *const *)paths, batch->count);
     pq_add_texts(&f, ids, batch->count);
     pq_add_numbers(&f, modes, batch->count);
     pq_add_numbers(&f, terms, batch->count);
-    postgresql_send((struct postgresql *)r, PQ_RENEW_MANY, &f, 0, request_on_renewed, batch);
+    if (!all_full) {
+        pq_add_numbers(&f, lefts, batch->count);
+    }
+    postgresql_send((struct postgresql *)r, all_full ? PQ_RENEW_MANY : PQ_VERIFY_MANY, &f, 0, request_on_renewed,
+                    batch);
     for (unsigned i = 0; i < batch->count; i++) {
         g_free(paths[i]);
     }

@@ -33,7 +33,7 @@ BEGIN
     CREATE TABLE leasefs.format (version integer NOT NULL);
   END IF;
   IF to_regproc('leasefs.revision') IS NOT NULL THEN
-    IF leasefs.revision() > 1 THEN
+    IF leasefs.revision() > 2 THEN
       RAISE EXCEPTION 'leasefs: the schema was made by a newer leasefs' USING ERRCODE = 'LF002';
     END IF;
   END IF;
@@ -67,7 +67,7 @@ END$$;
 CREATE OR REPLACE FUNCTION leasefs.format_version() RETURNS integer
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$SELECT version FROM leasefs.format$$;
 
-CREATE OR REPLACE FUNCTION leasefs.revision() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+CREATE OR REPLACE FUNCTION leasefs.revision() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 2';
 
 CREATE SEQUENCE IF NOT EXISTS leasefs.fence;
 
@@ -1179,7 +1179,7 @@ BEGIN
   RETURN 'ok';
 END$$;
 
--- Extends a holder, to _left from now.  _x and _s are the bytes that it holds in its mount's view.
+-- Extends a holder to _left from now; a later end stays, up to _ttl from now.  _x and _s are the bytes that it holds in its mount's view.
 -- → ok; stale: it does not hold; busy: it holds in another mode, or not all of the bytes
 CREATE OR REPLACE FUNCTION leasefs.renew(_path bytea, _id text, _mode integer, _ttl bigint, _left bigint, _x int8multirange,
   _s int8multirange, _stamp text) RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -1194,7 +1194,8 @@ BEGIN
        _x IS NOT NULL AND NOT (leasefs.exclusive(t) @> _x AND leasefs.exclusive(t) + leasefs.shared(t) @> _s) THEN
       RETURN 'busy';
     END IF;
-    UPDATE leasefs.ticket v SET ttl = _ttl, deadline = leasefs.ms() + _left WHERE v.path = _path AND v.slot = t.slot;
+    UPDATE leasefs.ticket v SET ttl = _ttl, deadline = GREATEST(leasefs.ms() + _left, LEAST(v.deadline, leasefs.ms() + _ttl))
+    WHERE v.path = _path AND v.slot = t.slot;
     RETURN 'ok';
   END IF;
   PERFORM leasefs.expire(_path);

@@ -205,8 +205,8 @@ static void uncontended_finish_release(struct redis *r, const char *name)
 
 static bool uncontended_may_renew(const struct remote_request *request, const struct remote_ticket *t)
 {
-    return request->background_cost > 0 && request->renewal.left == request->ttl && !t->lock->sequence &&
-           !t->segments && request->renewal.mode == BACKEND_EXCLUSIVE && !epoch_is_closed(&redis_of(request)->epoch);
+    return request->background_cost > 0 && !t->lock->sequence && !t->segments &&
+           request->renewal.mode == BACKEND_EXCLUSIVE && !epoch_is_closed(&redis_of(request)->epoch);
 }
 
 static void uncontended_renew_in_full(struct remote_request *request)
@@ -241,27 +241,37 @@ static void uncontended_on_renewals(void *arg, const struct redis_answer *given)
     remote_batch_free(batch);
 }
 
+static void uncontended_fill_terms(struct redis_call *call, const struct remote_batch *batch, const char *key,
+                                   bool left)
+{
+    guint begin = redis_call_array(call, key);
+    for (unsigned i = 0; i < batch->count; i++) {
+        pack_number(call->r->packed, left ? batch->requests[i]->renewal.left : batch->requests[i]->ttl);
+    }
+    pack_count(call->r->packed, begin, batch->count);
+}
+
 void redis_uncontended_renew(struct remote *remote, struct remote_batch *batch)
 {
     struct redis *r = (struct redis *)remote;
     struct redis_call call = {.r = r, .script = REDIS_UNCONTENDED_RENEW_MANY};
-    bool same_ttl = true;
+    bool same_ttl = true, all_full = true;
     guint begin = redis_call_array(&call, "tickets");
     for (unsigned i = 0; i < batch->count; i++) {
         const struct remote_request *request = batch->requests[i];
         redis_call_key(&call, 0, request->name);
         pack_text(r->packed, request->id, strlen(request->id));
         same_ttl = same_ttl && request->ttl == batch->requests[0]->ttl;
+        all_full = all_full && request->renewal.left == request->ttl;
     }
     pack_count(r->packed, begin, batch->count);
     if (same_ttl) {
         redis_call_number(&call, "ttl", batch->requests[0]->ttl);
     } else {
-        begin = redis_call_array(&call, "ttls");
-        for (unsigned i = 0; i < batch->count; i++) {
-            pack_number(r->packed, batch->requests[i]->ttl);
-        }
-        pack_count(r->packed, begin, batch->count);
+        uncontended_fill_terms(&call, batch, "ttls", false);
+    }
+    if (!all_full) {
+        uncontended_fill_terms(&call, batch, "lefts", true);
     }
     redis_call_text(&call, "mount", r->mount);
     redis_call_key(&call, 'm', NULL);

@@ -123,12 +123,6 @@ void redlock_hold_fill_record(struct redlock *r, const struct redlock_record *re
     redlock_poll_bytes(r, record->content);
 }
 
-int64_t redlock_hold_time_left(const struct remote_ticket *t)
-{
-    int64_t left = MAX(t->head.deadline - clock_now(), 0);
-    return left + left / 99 + 3; /* more than remote_deadline takes off */
-}
-
 /* How long the key must last, ms: other holders that share it may need it for longer, and REMOTE_SET does not extend a
  * fixed term. */
 static int64_t hold_term(const struct redlock *r, const struct redlock_flow *flow, const struct redlock_record *record)
@@ -137,15 +131,15 @@ static int64_t hold_term(const struct redlock *r, const struct redlock_flow *flo
     const struct remote_ticket *t = remote_ticket_find((struct remote *)&r->remote, flow->request->id);
     enum remote_procedure procedure = flow->request->procedure;
     bool ends = procedure == REMOTE_RELEASE || procedure == REMOTE_RELEASE_RANGE;
-    int64_t term = procedure == REMOTE_RENEW ? flow->request->ttl : ends ? 0 : record->ttl;
+    int64_t term = procedure == REMOTE_RENEW ? flow->request->renewal.left : ends ? 0 : record->ttl;
     if (procedure == REMOTE_SET && t && t->ends != CLOCK_NEVER) {
-        term = MIN(term - 1, redlock_hold_time_left(t)); /* less than the record's: the script extends nothing then */
+        term = MIN(term, remote_time_left(t));
     }
     for (t = lock ? LIST_FIRST(&lock->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
         bool other = t->state == REMOTE_HELD && strcmp(t->id, flow->request->id) != 0 &&
                      strcmp(redlock_hold_value(r, t->id), flow->id) == 0;
         if (other) {
-            term = MAX(term, redlock_hold_time_left(t));
+            term = MAX(term, remote_time_left(t));
         }
     }
     return term;

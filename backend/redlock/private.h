@@ -243,8 +243,6 @@ struct redlock_record redlock_hold_record(const struct remote_ticket *t, uint64_
 void redlock_hold_fill_record(struct redlock *r, const struct redlock_record *record);
 void redlock_hold_send(struct redlock_flow *flow, const struct redlock_record *record, bool give,
                        void (*on_answer)(struct redlock_flow *flow));
-/* ms that the key must last so that the ticket may be relied on until its deadline. */
-int64_t redlock_hold_time_left(const struct remote_ticket *t);
 /* VOTE_WON: a majority has the record; VOTE_LOST: it has not; VOTE_AWAY: unknown. */
 enum vote_verdict redlock_hold_verdict(struct redlock_flow *flow);
 struct redlock_hold *redlock_hold_find(const struct redlock *r, const char *id);

@@ -183,9 +183,6 @@ static void tickets_write(struct redlock_flow *flow)
     }
     struct redlock_record record = redlock_hold_record(t, hold->revision);
     g_strlcpy(flow->id, hold->id, sizeof flow->id);
-    if (request->renewal.verify_only) {
-        request->ttl = MIN(redlock_hold_time_left(t), t->head.ttl - 1); /* less than the record's: extends nothing */
-    }
     if (request->procedure != REMOTE_RENEW) {
         record.revision = flow->revision = ++r->revisions;
         record.meta = request->update.change.set & BACKEND_SET_META ? request->update.change.meta : record.meta;
@@ -219,8 +216,7 @@ static bool tickets_may_be_in_batch(const struct remote_request *request, const 
 {
     bool only = t && LIST_FIRST(&t->lock->tickets) == t && !LIST_NEXT(t, link);
     return request->procedure == REMOTE_RENEW && only && request->background_cost > 0 &&
-           !request->renewal.verify_only && request->renewal.left == request->ttl &&
-           redlock_hold_find((struct redlock *)request->r, t->id);
+           request->renewal.left == request->ttl && redlock_hold_find((struct redlock *)request->r, t->id);
 }
 
 static void tickets_renew_in_full(struct remote_request *request)

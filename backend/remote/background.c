@@ -186,10 +186,10 @@ static void background_note_renewal(struct remote_request *request, const struct
     struct remote *r = request->r;
     struct remote_ticket *t = remote_ticket_find(r, request->id);
     enum backend_result result = answer->result;
-    int64_t ttl = MIN(request->ttl, request->renewal.left);
+    int64_t ttl = request->ttl, left = request->renewal.left;
     /* Its term is longer by now, or it was changed since: the store may have restored it as it was before. */
-    bool again = t && (request->renewal.ttl < t->head.ttl || request->renewal.changes != t->changes);
-    bool confirmed = request->renewal.verify_only, moved = t && remote_ticket_has_moved(t, request->name);
+    bool again = t && (ttl < t->head.ttl || request->renewal.changes != t->changes);
+    bool extends = !request->renewal.verify_only, moved = t && remote_ticket_has_moved(t, request->name);
     bool converted = t && result == BACKEND_BUSY &&
                      (request->renewal.mode != (enum backend_mode)t->head.mode ||
                       request->renewal.segments != t->segments || /* every change makes a new array */
@@ -205,17 +205,18 @@ static void background_note_renewal(struct remote_request *request, const struct
     }
     if (result == BACKEND_OK) {
         t->expiry_reported = false;
-        t->renewing = t->renewing && confirmed;
-        clock_ms deadline =
-            MIN(t->ends, remote_deadline(answer->sent, MIN(ttl, t->head.ttl))); /* a shorter ttl was set since */
-        t->head.deadline = confirmed ? MAX(t->head.deadline, deadline) : deadline;
         t->refresh = CLOCK_NEVER;
+        if (extends) {
+            t->renewing = t->renewing && ttl < t->head.ttl;
+            t->head.deadline =
+                MIN(t->ends, remote_deadline(answer->sent, MIN(left, t->head.ttl))); /* a shorter ttl was set since */
+        }
     } else {
         t->refresh = clock_now() + REMOTE_RENEW_RETRY;
     }
     remote_ticket_schedule(r, t);
     if (result == BACKEND_OK && again) {
-        remote_extend(r, t);
+        remote_verify_in_background(r, t);
     }
 }
 
@@ -226,14 +227,23 @@ static void background_on_renewed(struct remote_request *request, const struct r
     background_send_next(r);
 }
 
-static void background_send_renewal(struct remote *r, struct remote_ticket *t, bool confirm, bool in_background)
+/* The term of a renewal, ms.  A verification asks only for what is left of the term that this mount relies on: or else
+ * each new connection would renew the lease of a process that is dead. */
+static int64_t background_term(const struct remote_ticket *t, bool verify_only)
+{
+    return verify_only              ? CLAMP(remote_time_left(t), 1, t->head.ttl)
+           : t->ends == CLOCK_NEVER ? t->head.ttl
+                                    : CLAMP(t->ends - clock_now(), 1, t->head.ttl);
+}
+
+static void background_send_renewal(struct remote *r, struct remote_ticket *t, bool verify_only, bool in_background)
 {
     struct remote_request *request = remote_request_new(r, REMOTE_RENEW, t, t->lock->name);
     request->background_cost = !in_background ? 0 : t->uncontended ? 1 : REMOTE_BACKGROUND_COST;
     r->background_pending += request->background_cost;
-    request->renewal.verify_only = confirm;
-    request->ttl = request->renewal.ttl = t->head.ttl;
-    request->renewal.left = t->ends == CLOCK_NEVER ? request->ttl : CLAMP(t->ends - clock_now(), 1, request->ttl);
+    request->renewal.verify_only = verify_only;
+    request->ttl = t->head.ttl;
+    request->renewal.left = background_term(t, verify_only);
     request->renewal.mode = (enum backend_mode)t->head.mode;
     request->renewal.changes = t->changes;
     request->renewal.segments =

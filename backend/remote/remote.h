@@ -130,8 +130,8 @@ enum remote_procedure {
     REMOTE_RELEASE_RANGE, /* the bytes of `release` of its lock owner on `name`.  OK.  Of a store with BACKEND_CAN_RANGE
                              or BACKEND_CAN_SHARE; others have the whole lock until nothing is left, and get a RELEASE
                            */
-    REMOTE_RENEW,         /* extends t to `ttl` from now.  OK; STALE: it does not hold; BUSY: it holds in another mode
-                             than `renewal` says */
+    REMOTE_RENEW,         /* extends t to `renewal.left` from now; a later end stays, but at most `ttl` from now.  OK;
+                             STALE: it does not hold; BUSY: it holds in another mode than `renewal` says */
     REMOTE_SET,           /* t to `update`.  OK, STALE */
     REMOTE_RENAME,        /* t to `name`, where ticket `replaced` ends.  OK, BUSY, STALE */
     REMOTE_CONVERT,       /* t to `update`.  OK, BUSY, STALE */
@@ -220,11 +220,10 @@ struct remote_request {
     } release;
     struct {
         enum backend_mode mode;
-        int64_t ttl;      /* of the ticket when it was sent; a store may change that of the request */
-        int64_t left;     /* of a fixed term, which is not extended; or as ttl */
+        int64_t left;     /* as ttl; or less: of a fixed term, and with `verify_only` what this mount relies on */
         uint32_t changes; /* as of the ticket */
         GArray *segments; /* as of the ticket; or NULL */
-        bool verify_only; /* need not extend it; a store may change the request's `ttl` to what is left */
+        bool verify_only; /* its user has not asked to extend it */
         bool restores;    /* the store's own mark: this renewal restores the ticket */
     } renewal;
     struct {                          /* of set and convert */
@@ -637,5 +636,7 @@ enum remote_host_fault remote_parse_hosts(const char *text, char ***ret_hosts, u
 /* The end of the term on which this mount may rely: it counts from before the request was sent, less what clocks may
  * differ by (the allowance of Redlock: ttl/100 + 2 ms). */
 clock_ms remote_deadline(clock_ms sent, int64_t ttl);
+/* The term that a request sent now must ask for, so that its deadline is that of the ticket, ms. */
+int64_t remote_time_left(const struct remote_ticket *t);
 
 #endif

@@ -25,6 +25,12 @@ clock_ms remote_deadline(clock_ms sent, int64_t ttl)
     return sent + ttl - (ttl / 100 + 2);
 }
 
+int64_t remote_time_left(const struct remote_ticket *t)
+{
+    int64_t left = MAX(t->head.deadline - clock_now(), 0);
+    return left + left / 99 + 3; /* more than remote_deadline takes off */
+}
+
 void remote_make_id(char id[REMOTE_ID_SIZE])
 {
     unsigned char random[(REMOTE_ID_SIZE - 1) / 2];

@@ -157,6 +157,33 @@ START_TEST(grant_during_a_fault_is_found_when_it_is_over)
 }
 END_TEST
 
+enum { UNCONTENDED, WITH_A_WAITER, IN_A_QUEUE, CASES };
+
+/* Its process is dead, so nobody renews it; and each new connection verifies it. */
+START_TEST(lease_that_nobody_renews_ends_while_the_connection_is_cut_again_and_again)
+{
+    struct backend_claim claim = lock_claim(BACKEND_LEASE, BACKEND_EXCLUSIVE);
+    claim.sequence = _i == IN_A_QUEUE;
+    if (claim.sequence && !contract_can(BACKEND_CAN_SEQUENCE))
+        return;
+    const char *name = claim.sequence ? "q-" : "L";
+    struct lock *holder = lock_ask(contract_one, name, &claim),
+                *waiter = _i == UNCONTENDED ? NULL : lock_ask(contract_other, name, &claim);
+    clock_ms taken = clock_now(), cut = taken;
+    holder->fixed = true;
+    while (waiter ? !waiter->log.granted : lock_stat_at(contract_other, name).type != BACKEND_NOTHING) {
+        ck_assert_int_lt(clock_now() - taken, TERM + SOON);
+        if (clock_now() - cut > MOMENT) {
+            cut = clock_now();
+            relay_reset();
+        }
+        lock_turn();
+    }
+    LOCK_UNTIL(holder->log.ended);
+    ck_assert_int_ge(clock_now() - taken, TERM / 2);
+}
+END_TEST
+
 /* The server has done what it was asked to, and the answer is lost. */
 START_TEST(claim_that_is_never_answered_leaves_nothing)
 {
@@ -260,6 +287,8 @@ TCase *contract_faults_case(const struct contract *subject)
     tcase_add_loop_test(tcase, waiter_keeps_its_place, CUT, SLOW + 1);
     tcase_add_loop_test(tcase, release_during_a_fault_is_done_when_it_is_over, CUT, SLOW + 1);
     tcase_add_loop_test(tcase, grant_during_a_fault_is_found_when_it_is_over, CUT, SLOW + 1);
+    tcase_add_loop_test(tcase, lease_that_nobody_renews_ends_while_the_connection_is_cut_again_and_again, UNCONTENDED,
+                        CASES);
     tcase_add_test(tcase, claim_that_is_never_answered_leaves_nothing);
     return tcase;
 }

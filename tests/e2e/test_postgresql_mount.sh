@@ -95,7 +95,7 @@ expect rm "$MNT/x"
 expect_is "$(mounts)" 1
 expect_not logged "$LOG" 'refuses a request'
 expect_is "$(schema)" ''
-expect eventually 5 [ "$(sql 'SELECT leasefs.revision()')" = 1 ]
+expect eventually 5 [ "$(sql 'SELECT leasefs.revision()')" = 2 ]
 expect test "$(mounts)" -gt 1 # without connecting again
 expect unmount "$MNT"
 sql "${older_functions[@]}" 'DROP FUNCTION leasefs.sweep' >/dev/null
@@ -106,7 +106,7 @@ started+=("$dump")
 dumps() { [ "$(sql "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'dump'")" -gt 4 ]; }
 expect eventually 10 dumps
 mount_backend "$(uri postgres)" ttl=10
-expect_is "$(sql 'SELECT leasefs.revision()')" 1
+expect_is "$(sql 'SELECT leasefs.revision()')" 2
 expect_is "$(sql 'SELECT deleted FROM leasefs.sweep(0)')" 0
 expect_not logged "$LOG" 'older leasefs'
 end_process "$dump"

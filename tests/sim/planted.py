@@ -71,11 +71,11 @@ r|backend/redis/script/uncontended_release.lua|has:sub(1, #UNCONTENDED + 32) == 
 r|backend/redis/script/uncontended_release.lua|  call('DEL', KEYS[1])\n|
 r|backend/redis/script/uncontended_acquire.lua|  if there <= 1 and made and|  if made and
 r|backend/redis/uncontended.c|    return t->head.mode == BACKEND_EXCLUSIVE && !t->lock->sequence|    return !t->lock->sequence
-r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + a.left), id)|call('ZADD', TERM, number_text(now), id)
-r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.left + t.d))|    call('PEXPIRE', L, number_text(1))
+r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + left), id)|call('ZADD', TERM, number_text(now), id)
+r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(left + t.d))|    call('PEXPIRE', L, number_text(1))
 r|backend/redis/script/set.lua|  set_meta(id, t, a.meta)|  set_meta(id, t, nil)
 r|backend/redis/script/uncontended_acquire.lua|('00000' .. clock[2]):sub(-6)|'000000'
-r|backend/redis/script/uncontended_renew_many.lua|call('PEXPIREAT', KEYS[i], delay == '0' and expiry or|call('PEXPIREAT', KEYS[i], delay == '0' and string.format('%.0f', now) or
+r|backend/redis/script/uncontended_renew_many.lua|call('PEXPIREAT', KEYS[i], delay == '0' and till or|call('PEXPIREAT', KEYS[i], delay == '0' and string.format('%.0f', now) or
 z|backend/zookeeper/session.c|z->validity = timeout / 2 - MIN(timeout / 8, ZOOKEEPER_MARGIN);|z->validity = 4 * timeout;
 z|backend/zookeeper/batch.c|    } else if (batch->lost) {\n        batch->was_sent = true;|    } else if (batch->lost) {\n        batch->was_sent = false;
 z|backend/zookeeper/rank.c|        bool excludes = !data.ours \\|\\| (data.mode == BACKEND_EXCLUSIVE && !data.upgrading);|        bool excludes = !data.ours;

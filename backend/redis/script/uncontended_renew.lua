@@ -3,7 +3,8 @@
 -- Fields and results: see renew.lua.
 look()
 if is_uncontended(id) and is_of(uncontended) and a.mode == 0 and uncontended.l == a.ttl then
-  call('PEXPIRE', L, number_text(a.left + uncontended.d)) -- of a full server: a write that it permits goes first
+  local left = math.max(a.left, math.min(uncontended_left(), a.ttl))
+  call('PEXPIRE', L, number_text(left + uncontended.d)) -- of a full server: a write that it permits goes first
   if uncontended.k ~= 0 then call('PEXPIRE', MINE, FENCE_KEPT) end
   return 1
 end

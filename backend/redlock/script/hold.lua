@@ -1,4 +1,5 @@
--- hold: extends a holder's key and writes its record.  With `give` a server that lacks the key gets it, also in place of
+-- hold: extends a holder's key and writes its record.  A key that lasts longer than `ttl` keeps its end, up to the
+-- record's ttl from now.  With `give` a server that lacks the key gets it, also in place of
 -- an earlier holder, or of a claim without a majority; but not if NUMBER is greater: then the lock was broken, or another
 -- has held it since.
 --
@@ -10,9 +11,7 @@ local token, ttl, leaf, number, give = ARGV[1], ARGV[2], ARGV[3], ARGV[8], ARGV[
 local note, score = ARGV[12], ARGV[13]
 local value, word = holder(), 'ok'
 if value == token then
-  if tonumber(ttl) >= tonumber(ARGV[4]) or call('PTTL', L) < tonumber(ttl) then -- a ttl below the record's extends nothing
-    call('PEXPIRE', L, ttl)
-  end
+  call('PEXPIRE', L, string.format('%.0f', math.max(ttl, math.min(call('PTTL', L), ARGV[4]))))
 elseif value and not (give and is_before(value, number)) then
   return held(value)
 elseif give and last_number() <= tonumber(number) then
