@@ -102,6 +102,9 @@ struct backend_segment {
 GArray *backend_segments_new(uint64_t start, uint64_t end, enum backend_mode mode);
 /* Gives these bytes that mode; NULL: removes them. */
 void backend_segments_set(GArray *segments, uint64_t start, uint64_t end, const enum backend_mode *mode);
+/* The first segment from `i` on that ends at `byte` or after it.  A binary search, because a lock owner may have
+ * thousands of segments, and many other tickets may be compared with each. */
+guint backend_segments_find(const GArray *segments, guint i, uint64_t byte);
 /* The first of `segments` that excludes one of `others`, or NULL. */
 const struct backend_segment *backend_segments_conflict(const GArray *segments, const GArray *others);
 /* EXCLUSIVE if one of them is. */

@@ -3,7 +3,7 @@
 
 #include <glib.h>
 
-#define DEADLOCK_TICKETS_MAX 100000
+#define DEADLOCK_TICKETS_MAX 10000
 
 struct deadlock {
     const struct deadlock_rules *rules;
@@ -16,11 +16,10 @@ struct deadlock {
     bool found;
 };
 
-bool deadlock_within_limit(struct deadlock *s)
+bool deadlock_may_take(struct deadlock *s, unsigned tickets)
 {
-    bool goes_on = !s->found && s->budget > 0;
-    s->budget -= goes_on;
-    return goes_on;
+    s->budget -= MIN(tickets, s->budget);
+    return !s->found && s->budget > 0;
 }
 
 void deadlock_add_ticket(struct deadlock *s, const void *ticket)

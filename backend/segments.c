@@ -46,9 +46,7 @@ void backend_segments_set(GArray *segments, uint64_t start, uint64_t end, const 
     g_array_unref(before);
 }
 
-/* The first segment from `i` on that ends at `byte` or after it.  A binary search, because a lock owner may have
- * thousands of segments, and many other tickets may be compared with each. */
-static guint segments_find(const GArray *segments, guint i, uint64_t byte)
+guint backend_segments_find(const GArray *segments, guint i, uint64_t byte)
 {
     for (guint last = segments->len; i < last;) {
         guint middle = i + (last - i) / 2;
@@ -66,9 +64,9 @@ const struct backend_segment *backend_segments_conflict(const GArray *segments, 
     for (guint i = 0, k = 0; i < segments->len && k < others->len;) {
         const struct backend_segment *s = segment_at(segments, i), *o = segment_at(others, k);
         if (s->end < o->start) {
-            i = segments_find(segments, i + 1, o->start);
+            i = backend_segments_find(segments, i + 1, o->start);
         } else if (o->end < s->start) {
-            k = segments_find(others, k + 1, s->start);
+            k = backend_segments_find(others, k + 1, s->start);
         } else if (s->mode == BACKEND_EXCLUSIVE || o->mode == BACKEND_EXCLUSIVE) {
             return s;
         } else if (s->end < o->end) {

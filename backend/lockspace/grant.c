@@ -7,6 +7,9 @@
 /* `wanted` goes to up to this many holders. */
 enum { WANTED_MAX = 64 };
 
+/* So many waiters are looked at in one call. */
+enum { GRANT_PART = 64 };
+
 void lockspace_report_wanted(struct lockspace *space, const struct ticket *t)
 {
     const struct entry *lock = lockspace_lock_of(t);
@@ -20,9 +23,17 @@ void lockspace_report_wanted(struct lockspace *space, const struct ticket *t)
     }
 }
 
-/* Puts a delay in the place of a ticket that has left, for `delay` ms. */
+/* Puts a delay in the place of a ticket that has left, for `delay` ms.  A lock has only one: it excludes everybody. */
 static void grant_delay(struct lockspace *space, clock_ms now, const struct ticket *lost, int64_t delay)
 {
+    const struct entry *lock = lockspace_lock_of(lost);
+    const struct queue *q = lockspace_queue(lock);
+    if (q && q->delay) {
+        sorted_remove(&space->agenda, q->delay);
+        lockspace_start_term(q->delay, now, MAX(delay, q->delay->head.deadline - now), 0);
+        sorted_insert(&space->agenda, q->delay);
+        return;
+    }
     struct ticket *t = g_new0(struct ticket, 1);
     t->head.kind = LOCKSPACE_DELAY;
     t->head.mode = BACKEND_EXCLUSIVE;
@@ -137,55 +148,78 @@ static bool grant_ticket(struct lockspace *space, clock_ms now, struct ticket *t
     return q->same_identity > 0;
 }
 
-static void grant_sequence(struct lockspace *space, clock_ms now, struct entry *lock)
+/* Is no waiter behind `t`, which `blocker` blocks, granted any of start..end? */
+static bool grant_is_over(const struct entry *lock, const struct ticket *t, const struct ticket *blocker,
+                          uint64_t start, uint64_t end)
 {
-    struct queue *q = lock->directory->queue;
-    struct skiplist_node *next = NULL;
-    for (struct skiplist_node *node = skiplist_first(&q->waiters); node; node = next) {
-        struct ticket *t = lockspace_ticket(node);
-        next = skiplist_next(node);
-        if (!lockspace_blocker(space, lock, t)) {
-            grant_ticket(space, now, t);
-        } else if (!lockspace_shared(t) || lockspace_position(t) >= lock->directory->attributes.width) {
-            return; /* all behind it are exclusive and too far, or shared and behind what it is behind */
-        }
+    if (lock->type == ENTRY_DIRECTORY) {
+        /* all behind it are exclusive and too far, or shared and behind what it is behind */
+        return !lockspace_shared(t) || lockspace_position(t) >= lock->directory->attributes.width;
     }
+    return lock->queue->same_identity == 0 &&
+           (lockspace_excludes(t, start, end) || lockspace_excludes(blocker, start, end));
 }
 
-static void grant_lock(struct lockspace *space, clock_ms now, struct entry *lock, uint64_t start, uint64_t end)
+static int grant_probe(const void *item, const void *key)
 {
-    struct queue *q = lock->queue;
-    struct skiplist_node *next = NULL;
-    for (struct skiplist_node *node = skiplist_first(&q->waiters); node; node = next) {
+    const struct ticket *t = item;
+    const uint64_t *fence = key;
+    return t->head.fence < *fence ? -1 : t->head.fence > *fence;
+}
+
+/* Looks at the next waiters in their order; false: the rest is left for the next tick. */
+static bool grant_part(struct lockspace *space, clock_ms now, struct queue *q)
+{
+    struct skiplist_node *node = skiplist_seek(&q->waiters, grant_probe, &q->grants.from, false);
+    for (unsigned i = 0; node && i < GRANT_PART; i++) {
         struct ticket *t = lockspace_ticket(node);
-        next = skiplist_next(node);
-        bool plain = lockspace_is_plain(space, lock, q, t);
-        if (!plain && (lockspace_start(t) > end || lockspace_end(t) < start)) {
+        uint64_t start = q->grants.start, end = q->grants.end;
+        node = skiplist_next(node);
+        q->grants.from = t->head.fence + 1;
+        if (lockspace_start(t) > end || lockspace_end(t) < start) {
             continue;
         }
-        if (lockspace_blocker(space, lock, t)) {
-            if (plain) {
-                return;
-            }
-        } else if (grant_ticket(space, now, t)) {
-            start = 0;
-            end = BACKEND_RANGE_MAX;
-            next = skiplist_first(&q->waiters);
+        const struct ticket *blocker = lockspace_blocker(space, q->lock, t);
+        if (blocker && grant_is_over(q->lock, t, blocker, start, end)) {
+            return true;
+        }
+        if (!blocker && grant_ticket(space, now, t)) {
+            q->grants.start = q->grants.from = 0;
+            q->grants.end = BACKEND_RANGE_MAX;
+            node = skiplist_first(&q->waiters);
         }
     }
+    return !node;
+}
+
+static void grant_some(struct lockspace *space, clock_ms now, struct queue *q)
+{
+    bool left = !grant_part(space, now, q);
+    if (left && !q->grants.left) {
+        LIST_INSERT_HEAD(&space->granting, q, granting);
+    } else if (!left && q->grants.left) {
+        LIST_REMOVE(q, granting);
+    }
+    q->grants.left = left;
+    lockspace_shrink(space, q->lock);
+}
+
+void lockspace_grant_more(struct lockspace *space, clock_ms now)
+{
+    grant_some(space, now, LIST_FIRST(&space->granting));
 }
 
 void lockspace_grant_waiters(struct lockspace *space, clock_ms now, struct entry *lock, uint64_t start, uint64_t end)
 {
     struct queue *q = lockspace_queue(lock);
-    if (q && skiplist_length(&q->waiters) > 0) {
-        if (lock->type == ENTRY_DIRECTORY) {
-            grant_sequence(space, now, lock);
-        } else {
-            grant_lock(space, now, lock, start, end);
-        }
+    if (!q || skiplist_length(&q->waiters) == 0) {
+        lockspace_shrink(space, lock);
+        return;
     }
-    lockspace_shrink(space, lock);
+    q->grants.start = q->grants.left ? MIN(q->grants.start, start) : start;
+    q->grants.end = q->grants.left ? MAX(q->grants.end, end) : end;
+    q->grants.from = 0;
+    grant_some(space, now, q);
 }
 
 void lockspace_end_ticket(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why)

@@ -193,7 +193,10 @@ static enum backend_result lockspace_append(struct lockspace *space, clock_ms no
     t->head.acquired = now;
     t->head.held = held;
     lockspace_start_term(t, now, claim->ttl, claim->due);
-    lockspace_join(space, t, held);
+    bool joined = held && !space->defer_grants && lockspace_range_join(space, t, true);
+    if (!joined) {
+        lockspace_join(space, t, held);
+    }
     if (!held) {
         lockspace_report_wanted(space, t);
         return BACKEND_QUEUED;
@@ -203,7 +206,7 @@ static enum backend_result lockspace_append(struct lockspace *space, clock_ms no
     if (t->scope) {
         t->scope->unclaimed = space->defer_grants && t->head.kind == BACKEND_FCNTL;
     }
-    if ((!space->defer_grants && lockspace_range_join(space, t)) || (q && q->same_identity > 0)) {
+    if (joined || (q && q->same_identity > 0)) {
         /* a range that became shared is free for others, and waiters of its identity may now overtake its waiters */
         lockspace_grant_waiters(space, now, lock, 0, BACKEND_RANGE_MAX);
     } else {
@@ -297,21 +300,6 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
     return lockspace_acquire_lock(space, now, directory, leaf, entry, claim, ret_ticket, ret_holder);
 }
 
-/* The blocking holder with the lowest range; if there is none, the first blocking waiter. */
-static struct ticket *lockspace_lowest_blocker(struct lockspace *space, const struct entry *lock,
-                                               const struct ticket *t)
-{
-    struct ticket *lowest = lockspace_blocker(space, lock, t), *next;
-    uint64_t start = lowest ? lockspace_blocking_segment(lowest, t).start : 0;
-    struct blocker_walk walk = {0};
-    while (start > 0 && (next = lockspace_next_blocker(space, lock, t, &walk)) && next->head.held) {
-        uint64_t at = lockspace_blocking_segment(next, t).start;
-        lowest = at < start ? next : lowest;
-        start = MIN(at, start);
-    }
-    return lowest;
-}
-
 void lockspace_test(struct lockspace *space, const char *name, const struct backend_claim *claim,
                     struct backend_info *ret_info)
 {
@@ -326,7 +314,7 @@ void lockspace_test(struct lockspace *space, const char *name, const struct back
     if (entry->type == ENTRY_SEQUENCE) {
         blocker = lockspace_conflict(entry, entry->ticket, t) ? entry->ticket : NULL;
     } else {
-        blocker = lockspace_lowest_blocker(space, entry, t);
+        blocker = lockspace_blocker(space, entry, t);
     }
     if (blocker) {
         lockspace_describe(blocker, t, ret_info);
@@ -337,17 +325,15 @@ void lockspace_test(struct lockspace *space, const char *name, const struct back
 /* Changes */
 
 /* A holder other than `t` that conflicts with the claim, or NULL. */
-static struct ticket *lockspace_excluded_holder(const struct ticket *t, const struct ticket *wanted)
+static struct ticket *lockspace_excluded_holder(struct lockspace *space, const struct ticket *t,
+                                                const struct ticket *wanted)
 {
-    const struct entry *lock = lockspace_lock_of(t);
-    const struct queue *q = lockspace_queue(lock);
-    for (struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL; node; node = skiplist_next(node)) {
-        struct ticket *other = lockspace_ticket(node);
-        if (other != t && lockspace_conflict(lock, other, wanted)) {
-            return other;
-        }
-    }
-    return NULL;
+    struct blocker_walk walk = {0};
+    struct ticket *other;
+    do {
+        other = lockspace_next_blocker(space, lockspace_lock_of(t), wanted, &walk);
+    } while (other == t);
+    return other; /* no waiter, because `wanted` has no number yet */
 }
 
 /* Does no holder other than `t` conflict with the claim?  Ends those that have
@@ -368,7 +354,7 @@ static bool lockspace_may_convert(struct lockspace *space, clock_ms now, struct 
     }
     struct ticket *wanted = lockspace_ticket_new(claim);
     struct ticket *other;
-    while ((other = lockspace_excluded_holder(t, wanted)) && lockspace_is_expired(other, now)) {
+    while ((other = lockspace_excluded_holder(space, t, wanted)) && lockspace_is_expired(other, now)) {
         lockspace_end_ticket(space, now, other, BACKEND_EXPIRED);
     }
     lockspace_ticket_free(&wanted->head);
@@ -387,22 +373,20 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
     if (t->head.held && !lockspace_may_convert(space, now, t, &wanted)) {
         return BACKEND_BUSY;
     }
-    sorted_remove(&space->agenda, t);
-    lockspace_unlink(space, t);
+    lockspace_leave(space, t);
     t->head.user = claim->user;
     t->head.kind = (uint8_t)claim->kind;
     t->head.mode = (uint8_t)claim->mode;
     lockspace_set_scope(t, &wanted);
     lockspace_start_term(t, now, claim->ttl, claim->due);
-    lockspace_link(space, t);
-    sorted_insert(&space->agenda, t);
+    lockspace_join(space, t, t->head.held);
     struct backend_change change = {.set = (claim->meta ? BACKEND_SET_META : 0u) |
                                            (claim->content ? BACKEND_SET_CONTENT : 0u),
                                     .meta = claim->meta,
                                     .content = claim->content};
     lockspace_set(ticket, &change);
     if (t->head.held) {
-        lockspace_range_join(space, t);
+        lockspace_range_join(space, t, false);
     }
     lockspace_grant_waiters(space, now, lockspace_lock_of(t), 0, BACKEND_RANGE_MAX);
     return BACKEND_OK;
@@ -416,7 +400,7 @@ void lockspace_defer_grants(struct lockspace *space, bool defer)
 void lockspace_claim(struct lockspace *space, clock_ms now, struct backend_ticket *ticket)
 {
     struct ticket *t = (struct ticket *)ticket;
-    if (lockspace_range_join(space, t)) {
+    if (lockspace_range_join(space, t, false)) {
         lockspace_grant_waiters(space, now, lockspace_lock_of(t), 0, BACKEND_RANGE_MAX);
     }
 }
@@ -570,16 +554,25 @@ enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, stru
 
 /* Time */
 
-clock_ms lockspace_next(const struct lockspace *space)
+static clock_ms lockspace_next_term(const struct lockspace *space)
 {
     const struct ticket *t = sorted_item(sorted_first(&space->agenda));
     return t ? lockspace_next_event(t) : CLOCK_NEVER;
 }
 
+clock_ms lockspace_next(const struct lockspace *space)
+{
+    return LIST_EMPTY(&space->granting) ? lockspace_next_term(space) : 0;
+}
+
 size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max)
 {
     size_t count = 0;
-    for (; count < max && lockspace_next(space) <= now; count++) {
+    if (!LIST_EMPTY(&space->granting)) {
+        lockspace_grant_more(space, now);
+        count = max; /* the next call handles what is due */
+    }
+    for (; count < max && lockspace_next_term(space) <= now; count++) {
         struct ticket *t = sorted_item(sorted_first(&space->agenda));
         if (lockspace_is_expired(t, now)) {
             lockspace_end_ticket(space, now, t, BACKEND_EXPIRED);

@@ -31,9 +31,9 @@
  * blocks a claim, even before a tick has ended it.
  *
  * Cost: acquire, release, hand-over and rank are O(log n) in the number of
- * tickets of the queue (a shared sequence ticket may cost O(width)).  In a lock with two
- * tickets of one identity, or with two byte ranges, they cost O(n).  A
- * lock without tickets does not exist and costs nothing; one with one lease
+ * tickets of the queue and, for a lock owner, O(n) in the number of its own segments.  Where many waiters may be
+ * granted, or must be looked at, one call looks at 64 of them, and lockspace_tick at the others: lockspace_next is 0
+ * until that is done.  A lock without tickets does not exist and costs nothing; one with one lease
  * costs about 220 bytes and its name.
  *
  * A revoked ticket with a guard (backend_parse_guard) leaves an ownerless ticket, the
@@ -82,7 +82,7 @@ uint64_t lockspace_next_number(const struct lockspace *space);
  * directory is not there; IS_DIRECTORY: the name is one; INVALID: no name can
  * have that form, or the range ends before it starts; DEADLOCK: the claim and one
  * that waits would wait for each other, or an FCNTL claim that waits would close a cycle of lock owners.  The search
- * for cycles passes only through tickets that have a lock owner, and gives up after 100,000.
+ * for cycles passes only through tickets that have a lock owner, and gives up after looking at 10,000.
  *
  * A lock owner holds one ticket with any number of segments.  When an FCNTL claim is granted, its ticket takes over
  * the segments, fencing token, meta and content of the lock owner's earlier ticket, which is `absorbed`.  A ticket that
@@ -98,7 +98,7 @@ void lockspace_defer_grants(struct lockspace *space, bool defer);
 /* Call it for a holder when its user learns of the grant: after `granted`, or after a deferred grant. */
 void lockspace_claim(struct lockspace *space, clock_ms now, struct backend_ticket *ticket);
 
-/* Removes a ticket and grants what has become free. */
+/* Removes a ticket and grants what has become free; to many waiters, in parts. */
 void lockspace_release(struct lockspace *space, clock_ms now, struct backend_ticket *ticket);
 
 /* MISSING: nothing is left of it, so it was released.  QUOTA: it would have too many segments. */

@@ -127,7 +127,7 @@ void lockspace_describe(const struct ticket *t, const struct ticket *claimant, s
     if (lock->type == ENTRY_DIRECTORY) {
         ret_info->position = lockspace_position(t);
     } else if (q) {
-        ret_info->holders = skiplist_length(&q->holders) - q->delays;
+        ret_info->holders = skiplist_length(&q->holders) - !!q->delay;
         ret_info->waiters = skiplist_length(&q->waiters);
     }
 }
@@ -137,7 +137,7 @@ static void names_describe_directory(const struct directory *directory, struct b
     const struct queue *q = directory->queue;
     *ret_info = (struct backend_info){
         .type = BACKEND_DIRECTORY,
-        .holders = q ? skiplist_length(&q->holders) - q->delays : 0,
+        .holders = q ? skiplist_length(&q->holders) - !!q->delay : 0,
         .waiters = directory->waiting,
         .directory = directory->attributes,
     };

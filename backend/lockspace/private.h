@@ -8,6 +8,7 @@
  * grant.c      which ticket holds next, and how a ticket ends
  * range.c      byte ranges of a lock owner, and cycles of lock owners that wait
  * queue.c      the queue of a lock: which ticket blocks which
+ * spans.c      which tickets of a queue cover which bytes
  * group.c      the tickets of a handle or lock owner
  * tree.c       entries and directories
  * ticket.c     a ticket by itself
@@ -17,6 +18,8 @@
  */
 #ifndef BACKEND_LOCKSPACE_PRIVATE_H
 #define BACKEND_LOCKSPACE_PRIVATE_H
+
+#include <sys/queue.h>
 
 #include "backend/lockspace/lockspace.h"
 #include "backend/skiplist.h"
@@ -51,9 +54,10 @@ struct group {
 struct scope {
     uint64_t handle;
     uint64_t lock_owner;
-    GArray *segments; /* of FCNTL: what it holds, or the one that it waits for; NULL: the whole lock */
-    bool unclaimed;   /* granted, but not yet merged with its lock owner's earlier ticket: see lockspace_claim */
-    int64_t due;      /* while it waits: the claim's `due`, which starts again with the grant */
+    struct ticket *ticket; /* whose it is; set while the ticket is in a queue */
+    GArray *segments;      /* of FCNTL: what it holds, or the one that it waits for; NULL: the whole lock */
+    bool unclaimed;        /* granted, but not yet merged with its lock owner's earlier ticket: see lockspace_claim */
+    int64_t due;           /* while it waits: the claim's `due`, which starts again with the grant */
     struct ticket *next[GROUP_KINDS];
 };
 
@@ -109,17 +113,28 @@ struct entry {
     char name[];
 };
 
+/* The bytes that the holders, or the waiters, of a queue cover: spans.c. */
+struct spans {
+    struct span *root;
+};
+
 /* Tickets by fencing token: holders and waiters.  Its entry is the `lock`; for sequence tickets that is their
  * directory.
  */
 struct queue {
-    struct skiplist holders;
-    struct skiplist waiters;
+    struct skiplist holders, waiters;
+    struct spans held, wanted;
     uint64_t granted;       /* the highest fencing token that was granted in it */
     uint32_t exclusive;     /* holders that are exclusive */
-    uint32_t partial;       /* tickets that do not cover the whole lock */
     uint32_t same_identity; /* for each group of more than one ticket: how many more */
-    uint32_t delays;        /* holders that are only there for a delay */
+    struct ticket *delay;   /* the holder that is only there for a delay; or NULL */
+    struct entry *lock;
+    LIST_ENTRY(queue) granting; /* in space->granting while grants are left for the next tick: see grant.c */
+    struct {
+        bool left;
+        uint64_t start, end; /* of what was freed */
+        uint64_t from;       /* the fencing token of the next waiter to look at */
+    } grants;
 };
 
 struct directory {
@@ -137,6 +152,7 @@ struct lockspace {
     struct sorted agenda; /* tickets by the time of their next event */
     GHashTable *groups;   /* struct group, as a set */
     bool defer_grants;    /* see lockspace_defer_grants */
+    LIST_HEAD(, queue) granting;
     uint64_t next_fence;
     uint64_t next_number; /* no queue has given this number to a ticket, or a greater one */
     uint64_t locks;
@@ -145,10 +161,20 @@ struct lockspace {
     uint32_t random;
 };
 
-/* The position of a walk over the tickets that block another; begins as {0}. */
+/* A search for spans that overlap start..end, in the order of their first bytes.  Set its first fields. */
+struct span_search {
+    uint64_t start, end;
+    uint64_t before; /* fencing token: only older tickets */
+    bool exclusive;  /* only exclusive spans */
+    bool begun;      /* `at` and `fence` tell the last result */
+    uint64_t at, fence;
+};
+
+/* A walk over the tickets that block another; begins as {0}.  A ticket of several segments may come several times. */
 struct blocker_walk {
-    struct skiplist_node *node;
+    struct span_search search;
     enum { WALK_START, WALK_HOLDERS, WALK_WAITERS, WALK_END } at;
+    unsigned steps; /* tickets that were looked at */
 };
 
 static inline struct ticket *lockspace_ticket(struct skiplist_node *node)
@@ -253,6 +279,17 @@ struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uin
 uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t);
 uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t);
 
+/* spans.c */
+
+/* Adds the ticket's segments that touch start..end, or removes them.  All spans of a scope belong to the ticket that
+ * was added last. */
+void lockspace_spans_add(struct lockspace *space, struct spans *spans, struct ticket *t, uint64_t start, uint64_t end);
+void lockspace_spans_remove(struct lockspace *space, struct spans *spans, struct ticket *t, uint64_t start,
+                            uint64_t end);
+void lockspace_spans_clear(struct spans *spans);
+/* The next result of a search, or NULL. */
+struct ticket *lockspace_spans_next(const struct spans *spans, struct span_search *search);
+
 /* queue.c.  `lock` is an entry that has tickets or may get some. */
 
 void lockspace_queue_free(struct queue *q);
@@ -262,22 +299,24 @@ struct backend_segment lockspace_blocking_segment(const struct ticket *t, const 
 /* Inserts a ticket whose entry is set; removes it.  Grants nothing. */
 void lockspace_join(struct lockspace *space, struct ticket *t, bool held);
 void lockspace_leave(struct lockspace *space, struct ticket *t);
+/* The same for one whose spans the caller adds or removes, if its lock has a queue. */
+void lockspace_join_only(struct lockspace *space, struct ticket *t, bool held);
+void lockspace_leave_only(struct lockspace *space, struct ticket *t);
 /* Removes a ticket without an event; frees it, and a sequence ticket's file. */
 void lockspace_remove(struct lockspace *space, struct ticket *t);
 /* Before and after a change to handle, lock owner, range, kind or mode of a ticket that is in. */
 void lockspace_unlink(struct lockspace *space, struct ticket *t);
 void lockspace_link(struct lockspace *space, struct ticket *t);
-/* Whether counts suffice to judge `t`, which may not be in the queue yet: then
- * its number is still the next one. */
-bool lockspace_is_plain(struct lockspace *space, const struct entry *lock, const struct queue *q,
-                        const struct ticket *t);
-/* The first ticket, or the next, that keeps `t` from holding; `t` may be in or not. */
+/* A ticket that keeps `t` from holding: of those that hold, the one with the lowest range.  `t` may be in or not. */
 struct ticket *lockspace_blocker(struct lockspace *space, const struct entry *lock, const struct ticket *t);
+/* The next such ticket: first those that hold. */
 struct ticket *lockspace_next_blocker(struct lockspace *space, const struct entry *lock, const struct ticket *t,
                                       struct blocker_walk *walk);
 /* Would `t`, which is not in the queue yet, and a waiter wait for each other?  Each waits for what the other's identity
  * holds. */
 bool lockspace_is_rivalled(struct lockspace *space, const struct entry *lock, const struct ticket *t);
+/* Does the ticket, which covers one range, exclude all others from these bytes? */
+bool lockspace_excludes(const struct ticket *t, uint64_t start, uint64_t end);
 /* Of a sequence ticket: those that hold come first, then those that wait. */
 uint32_t lockspace_position(const struct ticket *t);
 /* The first holder that is no delay, or NULL. */
@@ -291,8 +330,9 @@ void lockspace_shrink(struct lockspace *space, struct entry *lock);
 #define LOCKSPACE_RANGES_MAX 4096
 bool lockspace_range_may_grow(struct lockspace *space, const struct entry *lock, uint64_t lock_owner);
 /* `t`, a holder, takes over segments, fencing token, meta and content of its lock owner's other ticket on the lock,
- * which is `absorbed`.  True if there was one. */
-bool lockspace_range_join(struct lockspace *space, struct ticket *t);
+ * which is `absorbed`.  True if there was one.  `new`: `t` is not in the queue yet, and is afterwards if this is true.
+ */
+bool lockspace_range_join(struct lockspace *space, struct ticket *t, bool new);
 /* Takes bytes from a ticket; QUOTA if that would leave too many segments, MISSING none: then it is as it was. */
 enum backend_result lockspace_range_take(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end);
 /* Would waiting for the tickets that block `t` close a cycle of lock owners? */
@@ -308,8 +348,10 @@ void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, en
 void lockspace_expel_revoked(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
 /* The same as lockspace_expel, and grants what has become free. */
 void lockspace_end_ticket(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
-/* Grants every waiter that may hold now that something in start..end was freed, then shrinks the queue. */
+/* Grants waiters that may hold now that something in start..end was freed, then shrinks the queue.  Looks at a part of
+ * a long queue; lockspace_grant_more looks at the next part. */
 void lockspace_grant_waiters(struct lockspace *space, clock_ms now, struct entry *lock, uint64_t start, uint64_t end);
+void lockspace_grant_more(struct lockspace *space, clock_ms now);
 
 /* names.c */
 

@@ -1,10 +1,7 @@
 /* queue: the queue of a lock, and which ticket blocks which.
  *
  * Holders and waiters are two skiplists by number, so that the first waiter is
- * at hand and ranks are sums.  In most queues no two tickets have one identity and at most
- * one covers a part of the lock.  Such a queue is plain: any two of its tickets
- * conflict unless both are shared, so counts decide, and the first waiter that
- * may not hold stops all behind it.  In any other queue each ticket is compared.
+ * at hand and ranks are sums.  What they cover is in two trees, in which the blockers of a claim are found.
  */
 #include "backend/lockspace/private.h"
 
@@ -19,6 +16,11 @@ void lockspace_queue_free(struct queue *q)
     if (q) {
         skiplist_clear(&q->holders);
         skiplist_clear(&q->waiters);
+        lockspace_spans_clear(&q->held);
+        lockspace_spans_clear(&q->wanted);
+        if (q->grants.left) {
+            LIST_REMOVE(q, granting);
+        }
         g_free(q);
     }
 }
@@ -31,6 +33,7 @@ static struct queue *queue_obtain(struct lockspace *space, struct entry *lock)
         return q;
     }
     q = g_new0(struct queue, 1);
+    q->lock = lock;
     skiplist_init(&q->holders, lockspace_compare_tickets, lockspace_random(space));
     skiplist_init(&q->waiters, lockspace_compare_tickets, lockspace_random(space));
     if (lock->type == ENTRY_DIRECTORY) {
@@ -42,9 +45,9 @@ static struct queue *queue_obtain(struct lockspace *space, struct entry *lock)
     lock->type = ENTRY_QUEUE;
     skiplist_insert(&q->holders, t);
     q->granted = t->head.fence;
+    lockspace_spans_add(space, &q->held, t, 0, BACKEND_RANGE_MAX);
     q->exclusive = lockspace_shared(t) ? 0 : 1;
-    q->partial = queue_is_partial(t);
-    q->delays = t->head.kind == LOCKSPACE_DELAY;
+    q->delay = t->head.kind == LOCKSPACE_DELAY ? t : NULL;
     if (t->scope) {
         lockspace_group_join(space, t);
     }
@@ -62,9 +65,8 @@ struct ticket *lockspace_first_holder(const struct entry *lock)
     struct queue *q = lockspace_queue(lock);
     struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
     struct ticket *t = q ? lockspace_ticket(node) : lock->type == ENTRY_SINGLE ? lock->ticket : NULL;
-    while (t && t->head.kind == LOCKSPACE_DELAY) {
-        node = node ? skiplist_next(node) : NULL;
-        t = lockspace_ticket(node);
+    if (t && t->head.kind == LOCKSPACE_DELAY) {
+        return node ? lockspace_ticket(skiplist_next(node)) : NULL;
     }
     return t;
 }
@@ -83,8 +85,7 @@ void lockspace_link(struct lockspace *space, struct ticket *t)
     space->keep_candidates += queue_is_keep_candidate(t);
     if (q) {
         q->exclusive += t->head.held && !lockspace_shared(t);
-        q->partial += queue_is_partial(t);
-        q->delays += t->head.kind == LOCKSPACE_DELAY;
+        q->delay = t->head.kind == LOCKSPACE_DELAY ? t : q->delay;
         q->same_identity += t->scope ? lockspace_group_join(space, t) : 0;
     }
 }
@@ -95,8 +96,7 @@ void lockspace_unlink(struct lockspace *space, struct ticket *t)
     space->keep_candidates -= queue_is_keep_candidate(t);
     if (q) {
         q->exclusive -= t->head.held && !lockspace_shared(t);
-        q->partial -= queue_is_partial(t);
-        q->delays -= t->head.kind == LOCKSPACE_DELAY;
+        q->delay = t == q->delay ? NULL : q->delay;
         q->same_identity -= t->scope ? lockspace_group_leave(space, t) : 0;
     }
 }
@@ -109,7 +109,7 @@ static void queue_count_waiting(struct lockspace *space, const struct ticket *t,
     directory->waiting += (uint32_t)change;
 }
 
-void lockspace_join(struct lockspace *space, struct ticket *t, bool held)
+void lockspace_join_only(struct lockspace *space, struct ticket *t, bool held)
 {
     struct entry *lock = lockspace_lock_of(t);
     t->head.held = held;
@@ -128,7 +128,30 @@ void lockspace_join(struct lockspace *space, struct ticket *t, bool held)
     }
 }
 
+static struct spans *queue_spans(struct queue *q, const struct ticket *t)
+{
+    return t->head.held ? &q->held : &q->wanted;
+}
+
+void lockspace_join(struct lockspace *space, struct ticket *t, bool held)
+{
+    lockspace_join_only(space, t, held);
+    struct queue *q = lockspace_queue(lockspace_lock_of(t));
+    if (q) {
+        lockspace_spans_add(space, queue_spans(q, t), t, 0, BACKEND_RANGE_MAX);
+    }
+}
+
 void lockspace_leave(struct lockspace *space, struct ticket *t)
+{
+    struct queue *q = lockspace_queue(lockspace_lock_of(t));
+    if (q) {
+        lockspace_spans_remove(space, queue_spans(q, t), t, 0, BACKEND_RANGE_MAX);
+    }
+    lockspace_leave_only(space, t);
+}
+
+void lockspace_leave_only(struct lockspace *space, struct ticket *t)
 {
     struct entry *lock = lockspace_lock_of(t);
     struct queue *q = lockspace_queue(lock);
@@ -185,38 +208,10 @@ static struct group *queue_group(struct lockspace *space, const struct entry *lo
     return id ? lockspace_group(space, kind, id, lock) : NULL;
 }
 
-bool lockspace_is_plain(struct lockspace *space, const struct entry *lock, const struct queue *q,
-                        const struct ticket *t)
+static struct ticket *queue_first_exclusive(const struct queue *q)
 {
-    if (q->same_identity > 0 || q->partial > 1) {
-        return false;
-    }
-    if (t->head.fence < space->next_fence) {
-        return true;
-    }
-    return !(q->partial && queue_is_partial(t)) && !queue_group(space, lock, t, GROUP_LOCK_OWNER) &&
-           !queue_group(space, lock, t, GROUP_HANDLE);
-}
-
-static struct ticket *queue_first_exclusive(const struct skiplist *list)
-{
-    struct skiplist_node *node = skiplist_first(list);
-    while (node && lockspace_shared(lockspace_ticket(node))) {
-        node = skiplist_next(node);
-    }
-    return lockspace_ticket(node);
-}
-
-static struct ticket *queue_blocker_by_count(const struct queue *q, const struct ticket *t)
-{
-    struct ticket *holder = !lockspace_shared(t) ? lockspace_ticket(skiplist_first(&q->holders))
-                            : q->exclusive       ? queue_first_exclusive(&q->holders)
-                                                 : NULL;
-    if (holder) {
-        return holder;
-    }
-    struct ticket *waiter = lockspace_ticket(skiplist_first(&q->waiters));
-    return waiter && lockspace_compare_tickets(waiter, t) < 0 ? waiter : NULL;
+    struct span_search search = {.end = BACKEND_RANGE_MAX, .before = UINT64_MAX, .exclusive = true};
+    return lockspace_spans_next(&q->held, &search);
 }
 
 /* How many hold, or wait before `t`, which does not hold. */
@@ -248,7 +243,7 @@ static struct ticket *queue_blocker_in_sequence(const struct entry *lock, const 
         struct ticket *holder = lockspace_ticket(skiplist_first(&q->holders));
         return room ? NULL : holder ? holder : waiter;
     }
-    struct ticket *holder = q->exclusive ? queue_first_exclusive(&q->holders) : NULL;
+    struct ticket *holder = queue_first_exclusive(q);
     if (holder && (!room || lockspace_compare_tickets(holder, t) < 0)) {
         return holder;
     }
@@ -284,15 +279,52 @@ static bool queue_outranks(struct lockspace *space, const struct entry *lock, co
     return false;
 }
 
+/* The next ticket that overlaps `t`, and is not of its identity; of those that wait, only older ones. */
+static struct ticket *queue_next_overlap(const struct queue *q, const struct ticket *t, struct blocker_walk *walk)
+{
+    while (walk->at != WALK_END) {
+        struct ticket *u = lockspace_spans_next(walk->at == WALK_HOLDERS ? &q->held : &q->wanted, &walk->search);
+        if (!u) {
+            walk->at++;
+            walk->search.begun = false;
+            walk->search.before = t->head.fence;
+            continue;
+        }
+        walk->steps++;
+        bool mate =
+            u->scope && t->scope && backend_identity_matches(BACKEND_IDENTITY(u->scope), BACKEND_IDENTITY(t->scope));
+        if (u != t && !mate) {
+            return u;
+        }
+    }
+    return NULL;
+}
+
+static void queue_begin_walk(const struct ticket *t, bool exclusive, struct blocker_walk *walk)
+{
+    walk->at = WALK_HOLDERS;
+    walk->search = (struct span_search){
+        .start = lockspace_start(t), .end = lockspace_end(t), .before = UINT64_MAX, .exclusive = exclusive};
+}
+
 bool lockspace_is_rivalled(struct lockspace *space, const struct entry *lock, const struct ticket *t)
 {
-    struct queue *q = lockspace_queue(lock);
+    const struct queue *q = lockspace_queue(lock);
     bool holds = queue_group(space, lock, t, GROUP_LOCK_OWNER) || queue_group(space, lock, t, GROUP_HANDLE);
-    struct skiplist_node *node = q && holds ? skiplist_first(&q->waiters) : NULL;
-    for (; node; node = skiplist_next(node)) {
-        const struct ticket *waiter = lockspace_ticket(node);
-        if (queue_outranks(space, lock, t, waiter) && queue_outranks(space, lock, waiter, t)) {
-            return true;
+    struct blocker_walk walk = {0};
+    const struct ticket *u;
+    if (!q || !holds || q->same_identity == 0) {
+        return false;
+    }
+    queue_begin_walk(t, false, &walk);
+    while ((u = queue_next_overlap(q, t, &walk)) && u->head.held) {
+        for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_LOCK_OWNER; kind++) {
+            const struct group *group = queue_group(space, lock, u, kind);
+            for (const struct ticket *k = group ? group->first : NULL; k; k = k->scope->next[kind]) {
+                if (!k->head.held && queue_outranks(space, lock, t, k) && queue_outranks(space, lock, k, t)) {
+                    return true;
+                }
+            }
         }
     }
     return false;
@@ -305,26 +337,17 @@ struct ticket *lockspace_next_blocker(struct lockspace *space, const struct entr
     if (!q) {
         struct ticket *only = walk->at == WALK_START && lock->type == ENTRY_SINGLE ? lock->ticket : NULL;
         walk->at = WALK_END;
+        walk->steps++;
         return only && only != t && lockspace_conflict(lock, only, t) ? only : NULL;
     }
     if (walk->at == WALK_START) {
-        *walk = (struct blocker_walk){.at = WALK_HOLDERS, .node = skiplist_first(&q->holders)};
+        queue_begin_walk(t, lockspace_shared(t), walk);
     }
-    for (;;) {
-        struct ticket *u = lockspace_ticket(walk->node);
-        if (!u && walk->at == WALK_HOLDERS) {
-            *walk = (struct blocker_walk){.at = WALK_WAITERS, .node = skiplist_first(&q->waiters)};
-            continue;
-        }
-        if (!u || (walk->at == WALK_WAITERS && lockspace_compare_tickets(u, t) >= 0)) {
-            *walk = (struct blocker_walk){.at = WALK_END};
-            return NULL;
-        }
-        walk->node = skiplist_next(walk->node);
-        if (u != t && lockspace_conflict(lock, u, t) && (u->head.held || !queue_outranks(space, lock, t, u))) {
-            return u;
-        }
+    struct ticket *u = queue_next_overlap(q, t, walk);
+    while (u && !u->head.held && queue_outranks(space, lock, t, u)) {
+        u = queue_next_overlap(q, t, walk);
     }
+    return u;
 }
 
 struct ticket *lockspace_blocker(struct lockspace *space, const struct entry *lock, const struct ticket *t)
@@ -332,18 +355,29 @@ struct ticket *lockspace_blocker(struct lockspace *space, const struct entry *lo
     if (lock->type == ENTRY_DIRECTORY) {
         return queue_blocker_in_sequence(lock, t);
     }
-    const struct queue *q = lockspace_queue(lock);
-    if (q && lockspace_is_plain(space, lock, q, t)) {
-        return queue_blocker_by_count(q, t);
-    }
     struct blocker_walk walk = {0};
     return lockspace_next_blocker(space, lock, t, &walk);
+}
+
+bool lockspace_excludes(const struct ticket *t, uint64_t start, uint64_t end)
+{
+    const GArray *segments = lockspace_segments(t);
+    return !lockspace_shared(t) && (!segments || segments->len == 1) && lockspace_start(t) <= start &&
+           end <= lockspace_end(t);
+}
+
+/* Not for a ticket with many segments, because its next queue would have to get them all. */
+static bool queue_is_needed(const struct queue *q)
+{
+    const struct ticket *t = lockspace_ticket(skiplist_first(&q->holders));
+    const GArray *segments = t ? lockspace_segments(t) : NULL;
+    return skiplist_length(&q->waiters) > 0 || skiplist_length(&q->holders) > 1 || (segments && segments->len > 1);
 }
 
 void lockspace_shrink(struct lockspace *space, struct entry *lock)
 {
     struct queue *q = lockspace_queue(lock);
-    if (q && skiplist_length(&q->waiters) == 0 && skiplist_length(&q->holders) <= 1) {
+    if (q && !queue_is_needed(q)) {
         struct ticket *t = lockspace_ticket(skiplist_first(&q->holders));
         if (lock->type == ENTRY_QUEUE) {
             if (t && t->scope) {

@@ -46,7 +46,22 @@ static void range_swap_bytes(GBytes **a, GBytes **b)
     *b = bytes;
 }
 
-bool lockspace_range_join(struct lockspace *space, struct ticket *t)
+/* Before and after a change to these bytes of a ticket that holds: segments that touch them may grow together. */
+static void range_remove_spans(struct lockspace *space, struct queue *q, struct ticket *t, uint64_t start, uint64_t end)
+{
+    if (q) {
+        lockspace_spans_remove(space, &q->held, t, start - (start > 0), end + (end < BACKEND_RANGE_MAX));
+    }
+}
+
+static void range_add_spans(struct lockspace *space, struct queue *q, struct ticket *t, uint64_t start, uint64_t end)
+{
+    if (q) {
+        lockspace_spans_add(space, &q->held, t, start - (start > 0), end + (end < BACKEND_RANGE_MAX));
+    }
+}
+
+bool lockspace_range_join(struct lockspace *space, struct ticket *t, bool new)
 {
     const struct entry *lock = lockspace_lock_of(t);
     bool ranged = t->head.kind == BACKEND_FCNTL && lock->type != ENTRY_DIRECTORY;
@@ -57,10 +72,16 @@ bool lockspace_range_join(struct lockspace *space, struct ticket *t)
     if (!held) {
         return false;
     }
-    lockspace_leave(space, held);
-    lockspace_leave(space, t);
+    struct queue *q = lockspace_queue(lock);
     struct scope *scope = t->scope;
     const struct backend_segment *s = &g_array_index(scope->segments, struct backend_segment, 0);
+    range_remove_spans(space, q, held, s->start, s->end);
+    lockspace_leave_only(space, held);
+    if (!new) {
+        lockspace_leave(space, t);
+    } else if (q) {
+        q->granted = MAX(q->granted, t->head.fence);
+    }
     t->scope = held->scope;
     backend_segments_set(t->scope->segments, s->start, s->end, &s->mode);
     held->scope = scope;
@@ -70,7 +91,8 @@ bool lockspace_range_join(struct lockspace *space, struct ticket *t)
     t->head.joined = true;
     range_swap_bytes(&t->meta, &held->meta);
     range_swap_bytes(&t->head.content, &held->head.content);
-    lockspace_join(space, t, true);
+    lockspace_join_only(space, t, true);
+    range_add_spans(space, q, t, s->start, s->end);
     space->listener.absorbed(space->context, &held->head);
     lockspace_ticket_free(&held->head);
     return true;
@@ -92,10 +114,13 @@ enum backend_result lockspace_range_take(struct lockspace *space, struct ticket 
         g_array_unref(left);
         return result;
     }
+    struct queue *q = lockspace_queue(lockspace_lock_of(t));
     lockspace_unlink(space, t);
+    range_remove_spans(space, q, t, start, end);
     g_array_unref(t->scope->segments);
     t->scope->segments = left;
     t->head.mode = (uint8_t)backend_segments_mode(left);
+    range_add_spans(space, q, t, start, end);
     lockspace_link(space, t);
     return BACKEND_OK;
 }
@@ -113,7 +138,9 @@ static void range_visit_blockers(struct deadlock *search, void *store, const voi
     static const uint64_t none = 0;
     const struct ticket *waiter = ticket, *blocker;
     struct blocker_walk walk = {0};
-    while ((blocker = lockspace_next_blocker(store, waiter->entry, waiter, &walk)) && deadlock_within_limit(search)) {
+    while ((blocker = lockspace_next_blocker(store, waiter->entry, waiter, &walk)) &&
+           deadlock_may_take(search, walk.steps)) {
+        walk.steps = 0;
         deadlock_add_blocker(search, blocker, blocker->scope ? &blocker->scope->lock_owner : &none,
                              !blocker->head.held);
     }

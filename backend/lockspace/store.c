@@ -177,7 +177,6 @@ enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, con
         return entry->type == ENTRY_DIRECTORY ? BACKEND_IS_DIRECTORY : BACKEND_BUSY;
     }
     struct ticket *t = lockspace_ticket_new(claim);
-    struct blocker_walk walk = {0};
     t->head.fence = fence;
     if (segments) {
         restore_segments(t, segments);
@@ -186,8 +185,7 @@ enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, con
         t->entry = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
         t->entry->ticket = t;
         lockspace_directory_raise_number(space, directory, number + 1);
-    } else if (entry && !claim->wait && claim->kind == BACKEND_LEASE &&
-               lockspace_next_blocker(space, entry, t, &walk)) {
+    } else if (entry && !claim->wait && claim->kind == BACKEND_LEASE && lockspace_blocker(space, entry, t)) {
         lockspace_ticket_free(&t->head);
         return BACKEND_BUSY;
     } else {

@@ -94,7 +94,7 @@ static void deadlock_visit_blockers(struct deadlock *deadlock, void *store, cons
     const struct remote_ticket *waiter = ticket, *other;
     const struct search *s = store;
     LIST_FOREACH(other, &waiter->lock->tickets, link) {
-        if (!deadlock_within_limit(deadlock)) {
+        if (!deadlock_may_take(deadlock, 1)) {
             return;
         }
         if (deadlock_blocks(s->r, other, waiter)) {

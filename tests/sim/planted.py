@@ -28,13 +28,13 @@ STORES = {"m": "memory", "l": "local", "s": "sync", "r": "redis", "z": "zookeepe
 BUGS = r"""
 m+|backend/lockspace/grant.c|if (t->head.fence < q->granted && t->entry->type != ENTRY_SEQUENCE)|if (false)
 m|backend/lockspace/grant.c|if (lost && delay > 0 && t->head.held|if (false && delay > 0 && t->head.held
-m+|backend/lockspace/grant.c|        if (!lockspace_blocker(space, lock, t)) {|        if (lockspace_position(t) <= lock->directory->attributes.width) {
-m+|backend/lockspace/grant.c|        if (lockspace_blocker(space, lock, t)) {|        if (lockspace_blocker(space, lock, t) && !lockspace_shared(t)) {
+m+|backend/lockspace/grant.c|*blocker = lockspace_blocker(space, q->lock, t);|*blocker = q->lock->type == ENTRY_DIRECTORY && lockspace_position(t) <= q->lock->directory->attributes.width ? NULL : lockspace_blocker(space, q->lock, t);
+m+|backend/lockspace/grant.c|*blocker = lockspace_blocker(space, q->lock, t);|*blocker = q->lock->type != ENTRY_DIRECTORY && lockspace_shared(t) ? NULL : lockspace_blocker(space, q->lock, t);
 m+|fs/hold/hold.c|        hold_spend_handles(hold, why != BACKEND_RELEASED \\|\\| ticket->guarded);|        hold_spend_handles(hold, false);
 m+|backend/deadlock.c|        s->found = true;|        s->found = false;
 m|fs/ops/lock.c|    if (lost && hold) {|    if ((lost \\|\\| result == BACKEND_BUSY) && hold) {
-m+|backend/lockspace/queue.c|        if (queue_outranks(space, lock, t, waiter) && queue_outranks(space, lock, waiter, t)) {|        if (false) {
-m+|backend/lockspace/grant.c|    if (q && skiplist_length(&q->waiters) > 0) {|    if (q && skiplist_length(&q->waiters) > 1) {
+m+|backend/lockspace/queue.c|                if (!k->head.held && queue_outranks(space, lock, t, k) && queue_outranks(space, lock, k, t)) {|                if (false) {
+m+|backend/lockspace/grant.c|    if (!q \|\| skiplist_length(&q->waiters) == 0) {|    if (!q \|\| skiplist_length(&q->waiters) <= 1) {
 m+|backend/lockspace/grant.c|    lockspace_expel(space, now, t, why);\n    lockspace_grant_waiters(space, now, lock, start, end);|    lockspace_expel(space, now, t, why);\n    (void)lock, (void)start, (void)end;
 m+|backend/lockspace/lockspace.c|    space->next_fence++;\n|
 m+|backend/lockspace/lockspace.c|fence ? BACKEND_RELEASED : BACKEND_BROKEN|fence ? BACKEND_BROKEN : BACKEND_BROKEN

@@ -161,7 +161,8 @@ static void do_acquire(struct world *w, bool ranges)
     ck_assert_int_eq(ticket != NULL, result == BACKEND_OK || result == BACKEND_QUEUED);
     if (result == BACKEND_BUSY) {
         wish.fence = w->model->next_fence;
-        const struct model_ticket *blocker = lock_model_blocker(w->model, &wish);
+        unsigned first, last;
+        const struct model_ticket *blocker = lock_model_lowest(w->model, &wish, &first, &last);
         ck_assert_ptr_nonnull(blocker);
         ck_assert_int_eq(holder.type, BACKEND_LOCK);
         ck_assert_uint_eq(holder.fence, blocker->fence);

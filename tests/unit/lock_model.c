@@ -86,6 +86,28 @@ static bool waits_for(const struct lock_model *m, const struct model_ticket *wai
     return waits;
 }
 
+/* The first of the cells around one that are alike. */
+static unsigned first_alike(const struct model_ticket *t, unsigned c)
+{
+    while (t->kind == BACKEND_FCNTL && c > 0 && t->cells[c - 1] == t->cells[c]) {
+        c--;
+    }
+    return t->kind == BACKEND_FCNTL ? c : 0;
+}
+
+/* Adds one to found[from..count], which the lowest ranges begin. */
+static unsigned add_blocker(const struct model_ticket *t, struct model_ticket **found, unsigned from, unsigned count,
+                            struct model_ticket *blocker)
+{
+    unsigned i = count;
+    unsigned first = first_alike(blocker, conflict_at(blocker, t));
+    for (; i > from && first < first_alike(found[i - 1], conflict_at(found[i - 1], t)); i--) {
+        found[i] = found[i - 1];
+    }
+    found[i] = blocker;
+    return count + 1;
+}
+
 static unsigned blockers(const struct lock_model *m, const struct model_ticket *t, struct model_ticket **found)
 {
     struct model_ticket *held[MODEL_TICKETS], *waiting[MODEL_TICKETS];
@@ -94,12 +116,13 @@ static unsigned blockers(const struct lock_model *m, const struct model_ticket *
     unsigned count = 0;
     for (unsigned i = 0; i < holders; i++) {
         if (conflict(held[i], t)) {
-            found[count++] = held[i];
+            count = add_blocker(t, found, 0, count, held[i]);
         }
     }
+    unsigned from = count;
     for (unsigned i = 0; i < waiters && waiting[i]->fence < t->fence; i++) {
         if (conflict(waiting[i], t) && !waits_for(m, waiting[i], t)) {
-            found[count++] = waiting[i];
+            count = add_blocker(t, found, from, count, waiting[i]);
         }
     }
     return count;
@@ -111,27 +134,11 @@ struct model_ticket *lock_model_blocker(const struct lock_model *m, const struct
     return blockers(m, t, found) > 0 ? found[0] : NULL;
 }
 
-/* The first of the cells around one that are alike. */
-static unsigned first_alike(const struct model_ticket *t, unsigned c)
-{
-    while (t->kind == BACKEND_FCNTL && c > 0 && t->cells[c - 1] == t->cells[c]) {
-        c--;
-    }
-    return t->kind == BACKEND_FCNTL ? c : 0;
-}
-
 struct model_ticket *lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, unsigned *ret_first,
                                        unsigned *ret_last)
 {
-    struct model_ticket *found[MODEL_TICKETS], *lowest = NULL;
-    unsigned count = blockers(m, t, found);
-    for (unsigned i = 0; i < count && (!lowest || found[i]->held); i++) {
-        unsigned first = first_alike(found[i], conflict_at(found[i], t));
-        if (!lowest || first < *ret_first) {
-            *ret_first = first;
-            lowest = found[i];
-        }
-    }
+    struct model_ticket *lowest = lock_model_blocker(m, t);
+    *ret_first = lowest ? first_alike(lowest, conflict_at(lowest, t)) : 0;
     for (*ret_last = *ret_first;
          lowest && *ret_last + 1 < MODEL_CELLS && lowest->cells[*ret_last + 1] == lowest->cells[*ret_first];) {
         ++*ret_last;
@@ -342,16 +349,15 @@ enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket
     }
     bool excluded = t->held;
     while (excluded) {
-        struct model_ticket *held[MODEL_TICKETS];
-        unsigned holders = lock_model_tickets(m, t->lock, true, held);
-        unsigned i = 0;
-        while (i < holders && (held[i] == t || !conflict(held[i], wanted))) {
-            i++;
-        }
-        excluded = i < holders;
-        bool expired = excluded && is_over(m, held[i]);
+        struct model_ticket claim = *wanted, *found[MODEL_TICKETS];
+        claim.lock = t->lock;
+        claim.fence = 0; /* waiters do not count */
+        unsigned count = blockers(m, &claim, found);
+        unsigned i = count > 0 && found[0] == t;
+        excluded = i < count;
+        bool expired = excluded && is_over(m, found[i]);
         if (expired) {
-            end(m, held[i], BACKEND_EXPIRED);
+            end(m, found[i], BACKEND_EXPIRED);
             update(m, t->lock);
         }
         if (excluded && !expired) {

@@ -52,7 +52,7 @@ unsigned lock_model_tickets(const struct lock_model *m, unsigned lock, bool held
 
 /* The ticket that blocks a claim or a waiting ticket, or NULL. */
 struct model_ticket *lock_model_blocker(const struct lock_model *m, const struct model_ticket *t);
-/* For F_GETLK: the conflicting holder with the lowest range, and its cells. */
+/* The conflicting holder with the lowest range, and its cells; else the conflicting waiter with the lowest range. */
 struct model_ticket *lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, unsigned *ret_first,
                                        unsigned *ret_last);
 
