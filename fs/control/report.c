@@ -94,9 +94,11 @@ char *report_holders(struct fs *fs, const struct node *node, const struct backen
     GString *text = g_string_new(NULL);
     struct meta meta;
     struct hold *hold;
-    LIST_FOREACH(hold, &node->holds, link) {
+    unsigned count = 0;
+    for (hold = LIST_FIRST(&node->holds); hold && count < HOLD_SHOWN_MAX; hold = LIST_NEXT(hold, link)) {
         if (hold_holds(hold)) {
             report_add_hold(fs, text, hold);
+            count++;
         }
     }
     if (!text->len && meta_decode(info->meta, &meta)) {

@@ -16,18 +16,48 @@ _Static_assert(sizeof(struct hold) <= 104, "a hold must fit into 112 bytes of he
 
 /* --- finding ------------------------------------------------------------- */
 
+/* The hold before it in node->holds, or NULL. */
+static struct hold *hold_previous(const struct hold *hold)
+{
+    struct hold **link = hold->link.le_prev;
+    return link == &hold->node->holds.lh_first ? NULL : (struct hold *)((char *)link - offsetof(struct hold, link));
+}
+
+/* Takes it out of node->holds or node->waiting. */
+static void hold_unlist(struct hold *hold)
+{
+    struct node *node = hold->node;
+    if (node->longest == hold) {
+        struct hold *before = hold_previous(hold);
+        node->longest = before && before->since ? before : NULL;
+    }
+    LIST_REMOVE(hold, link);
+}
+
+/* Puts a granted hold at its place in node->holds. */
+static void hold_list_granted(struct hold *hold, enum backend_kind kind)
+{
+    struct node *node = hold->node;
+    struct hold *next = LIST_FIRST(&node->holds), *last = NULL;
+    while (next && next->kind <= BACKEND_LEASE && (!next->since || kind > BACKEND_LEASE)) {
+        last = next;
+        next = LIST_NEXT(next, link);
+    }
+    if (last) {
+        LIST_INSERT_AFTER(last, hold, link);
+    } else {
+        LIST_INSERT_HEAD(&node->holds, hold, link);
+    }
+    node->longest = next && next->since ? node->longest : hold;
+}
+
 void hold_mark_longest(struct hold *hold)
 {
-    struct hold *last = hold, *next;
-    if (!hold->since) {
-        return; /* its grant has not been reported here yet */
-    }
-    while ((next = LIST_NEXT(last, link))) {
-        last = next;
-    }
-    if (last != hold) {
+    struct node *node = hold->node;
+    if (hold->since && hold->kind > BACKEND_LEASE && hold != node->longest) { /* else not reported yet, or exclusive */
         LIST_REMOVE(hold, link);
-        LIST_INSERT_AFTER(last, hold, link);
+        LIST_INSERT_AFTER(node->longest, hold, link);
+        node->longest = hold;
     }
 }
 
@@ -192,7 +222,7 @@ void hold_free(struct fs *fs, struct hold *hold)
     hold_set_size(fs, hold, 0);
     quota_charge(fs->quota, hold->account, -1, 0);
     hold->charged = false;
-    LIST_REMOVE(hold, link);
+    hold_unlist(hold);
     LIST_INSERT_HEAD(&fs->ended, hold, link);
     if (hold->kind == BACKEND_FCNTL) {
         hold_drop_lock_owner(fs, hold);
@@ -251,7 +281,7 @@ void hold_mark_granted(struct fs *fs, struct hold *hold, struct backend_ticket *
         tree_touch(hold->node->parent);
         tree_invalidate(fs->tree, hold->node);
         LIST_REMOVE(hold, link);
-        LIST_INSERT_HEAD(&hold->node->holds, hold, link);
+        hold_list_granted(hold, kind);
     }
     fs->observer->granted(fs, hold, kind);
     if (hold->since && hold->kind <= BACKEND_LEASE && kind > BACKEND_LEASE) {
@@ -298,9 +328,9 @@ static void hold_end(struct fs *fs, struct hold *hold)
     g_clear_pointer(&hold->extra->times, g_free);
     g_clear_pointer(&hold->extra->note, g_free);
     hold->ticket = NULL;
+    hold_unlist(hold);
     hold->since = 0;
     hold->released_all = true;
-    LIST_REMOVE(hold, link);
     LIST_INSERT_HEAD(&hold->node->waiting, hold, link);
 }
 

@@ -29,6 +29,7 @@
 #include "fs/process/owner.h"
 
 #define HOLD_HEIRS_MAX 8
+#define HOLD_SHOWN_MAX 64 /* holders that a text names, the latest first; .leasefs/locks has all */
 
 struct handle;
 struct node;
@@ -162,12 +163,10 @@ static inline struct hold *hold_find_lease(const struct node *node)
 {
     struct hold *hold, *pending = NULL;
     LIST_FOREACH(hold, &node->holds, link) {
-        if (hold->kind == BACKEND_PROVISIONAL || hold->kind == BACKEND_LEASE) {
-            if (hold->since) {
-                return hold;
-            }
-            pending = hold;
+        if (hold->since || hold->kind > BACKEND_LEASE) {
+            return hold->kind <= BACKEND_LEASE ? hold : pending;
         }
+        pending = hold;
     }
     return pending;
 }
@@ -184,14 +183,10 @@ static inline struct hold *hold_find_first(const struct node *node)
     return NULL;
 }
 
-/* The hold whose content and attributes the name shows: of those granted, the one that has held longest; or NULL. */
+/* The hold whose content and attributes the name shows; or NULL. */
 static inline struct hold *hold_find_shown(const struct node *node)
 {
-    struct hold *hold, *longest = NULL;
-    LIST_FOREACH(hold, &node->holds, link) {
-        longest = hold->since ? hold : longest;
-    }
-    return longest;
+    return node->longest;
 }
 
 /* The store reported that this one has held longest. */

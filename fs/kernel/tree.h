@@ -97,8 +97,9 @@ struct node {
     bool displaced : 1; /* in use, while its name finds another node */
     bool awaited : 1;   /* looked up again after an ESTALE: see opening.h */
     LIST_HEAD(, handle) handles;
-    LIST_HEAD(, hold) holds;          /* granted holds, the latest first; and leases not answered yet */
-    LIST_HEAD(, hold) waiting;        /* handle locks that wait or are not answered yet; there may be thousands */
+    LIST_HEAD(, hold) holds;   /* leases not answered yet, granted ones, granted handle locks: each latest first */
+    struct hold *longest;      /* of those granted, the one that has held longest; or NULL */
+    LIST_HEAD(, hold) waiting; /* handle locks that wait or are not answered yet; there may be thousands */
     struct node_directory *directory; /* NULL for a lock */
     struct node_past *past;           /* NULL for most nodes */
     struct node_record *record;

@@ -252,9 +252,13 @@ static bool lock_is_excluded(const struct request *r, const struct hold *hold)
     return r->handle->hold != hold;
 }
 
+/* A process that is blocked by more locks of its own than this waits like any other. */
+#define LOCK_OWN_MAX 64
+
 /* Do all holders here that block the request belong to its own process, whose only thread waits?  Sets how many hold
- * here.  False for byte locks of two open file descriptions, because they may be the same one, and for a flock that a
- * child may share and release.  The owner of a surviving lock is known after the next walk (verdict.c). */
+ * here.  False if they are many; and for byte locks of two open file descriptions, because they may be the same one,
+ * and for a flock that a child may share and release.  The owner of a surviving lock is known after the next walk
+ * (verdict.c). */
 static bool lock_excludes_itself(struct request *r, uint32_t *ret_holders)
 {
     const struct node *node = tree_current_node(r->fs->tree, r->node);
@@ -264,6 +268,9 @@ static bool lock_excludes_itself(struct request *r, uint32_t *ret_holders)
     *ret_holders = 0;
     LIST_FOREACH(hold, &node->holds, link) {
         *ret_holders += hold_holds(hold);
+        if (*ret_holders > LOCK_OWN_MAX) {
+            return false;
+        }
         if (!hold_holds(hold) || hold == turns || !lock_is_excluded(r, hold)) {
             continue;
         }
@@ -439,6 +446,9 @@ static struct hold *lock_becoming(const struct node *node)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->kind > BACKEND_LEASE) {
+            return NULL; /* only a lease is converted to one */
+        }
         if (hold->converting && hold->converting_to == BACKEND_FCNTL) {
             return hold;
         }

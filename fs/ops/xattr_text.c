@@ -42,9 +42,11 @@ char *xattr_format_owner(struct fs *fs, const struct node *node, const struct ba
     GString *text = g_string_new(NULL);
     struct meta meta;
     struct hold *hold;
-    for (hold = node ? LIST_FIRST(&node->holds) : NULL; hold; hold = LIST_NEXT(hold, link)) {
+    unsigned count = 0;
+    for (hold = node ? LIST_FIRST(&node->holds) : NULL; hold && count < HOLD_SHOWN_MAX; hold = LIST_NEXT(hold, link)) {
         if (hold_holds(hold)) {
             xattr_add_hold(fs, text, hold);
+            count++;
         }
     }
     bool elsewhere = info->type == BACKEND_LOCK && (!text->len || !info->ticket);
