@@ -111,6 +111,8 @@ struct fs {
     struct hold_heirs *last_heirs; /* of the last lease: see hold_read_heirs; or NULL */
     struct request_queue interrupted;
     ev_idle interrupts;
+    struct request_queue signalled; /* interrupted by a signal that is not fatal: see request_park_for_store */
+    ev_timer signals;
     struct request_queue sleeping; /* ordered by wake */
     ev_timer alarm;
     bool foreign;                      /* a process has caused FS_FOREIGN_WARNING */

@@ -43,6 +43,13 @@ static void fs_cancel_interrupted(struct ev_loop *loop, ev_idle *idle, int event
     request_cancel_interrupted(fs);
 }
 
+static void fs_check_signalled(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    request_check_signalled(timer->data);
+}
+
 static void fs_reply_invalidated(struct ev_loop *loop, ev_idle *idle, int events)
 {
     (void)events;
@@ -111,6 +118,9 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     ev_idle_init(&fs->interrupts, fs_cancel_interrupted);
     ev_set_priority(&fs->interrupts, EV_MAXPRI); /* requests that keep coming do not put it off */
     fs->interrupts.data = fs;
+    TAILQ_INIT(&fs->signalled);
+    ev_timer_init(&fs->signals, fs_check_signalled, 0, 0);
+    fs->signals.data = fs;
     TAILQ_INIT(&fs->sleeping);
     ev_timer_init(&fs->alarm, fs_wake, 0, 0);
     fs->alarm.data = fs;
@@ -187,6 +197,7 @@ void fs_free(struct fs *fs)
     ev_io_stop(fs->loop, &fs->owners_ended);
     owner_table_on_ended(fs->owners, NULL, NULL);
     ev_idle_stop(fs->loop, &fs->interrupts);
+    ev_timer_stop(fs->loop, &fs->signals);
     ev_idle_stop(fs->loop, &fs->invalidate_idle);
     ev_timer_stop(fs->loop, &fs->invalidate_timeout);
     ev_timer_stop(fs->loop, &fs->alarm);

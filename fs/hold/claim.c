@@ -119,9 +119,8 @@ void hold_acquire_claim(struct request *r, struct backend_claim *claim, request_
     } else {
         struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, claim, hold_acquired, r);
         if (ticket && r->req && r->hold == hold && !hold->ticket) {
-            /* No answer yet: a signal can interrupt it already. */
             hold->ticket = ticket;
-            request_park(r, hold_queue(hold), answer, hold_cancel_acquire);
+            (r->blocks ? request_park : request_park_for_store)(r, hold_queue(hold), answer, hold_cancel_acquire);
         }
     }
     request_unref(r);

@@ -95,6 +95,12 @@ void request_park(struct request *r, struct request_queue *queue, request_step *
     fuse_req_interrupt_func(r->req, request_interrupted, r);
 }
 
+void request_park_for_store(struct request *r, struct request_queue *queue, request_step *answer, request_step *cancel)
+{
+    request_park(r, queue, answer, cancel);
+    r->awaits_store = true;
+}
+
 static void request_set_alarm(struct fs *fs)
 {
     const struct request *first = TAILQ_FIRST(&fs->sleeping);
@@ -140,6 +146,11 @@ void request_unpark(struct request *r)
         TAILQ_REMOVE(r->queue, r, parked);
         r->queue = NULL;
         keep_request_set_waiting(r->kept, false);
+        r->awaits_store = false;
+    }
+    if (r->is_signalled) { /* if it waits again, libfuse reports the signal again */
+        TAILQ_REMOVE(&r->fs->signalled, r, interrupted);
+        r->is_interrupted = r->is_signalled = false;
     }
     if (r->listed_waiting) {
         r->fs->observer->request_dequeued(r);
@@ -168,17 +179,44 @@ void request_resume_all(struct request_queue *queue, enum backend_result result)
     }
 }
 
+/* ms.  The kernel sends INTERRUPT once for each request, also if the first signal is not fatal and a later one is. */
+#define REQUEST_CHECK_SIGNALLED 50
+#define REQUEST_CHECK_SIGNALLED_MAX 64 /* requests at a time, the longest unchecked first */
+
+static bool request_is_killed(const struct request *r)
+{
+    return request_is_foreign(r) || owner_thread_is_killed(r->fs->owners, fuse_req_ctx(r->req)->pid);
+}
+
 void request_cancel_interrupted(struct fs *fs)
 {
     struct request *r;
     while ((r = TAILQ_FIRST(&fs->interrupted))) {
         TAILQ_REMOVE(&fs->interrupted, r, interrupted);
-        r->is_interrupted = false;
-        if (r->queue) {
+        r->is_signalled = r->awaits_store && !request_is_killed(r);
+        r->is_interrupted = r->is_signalled;
+        if (r->is_signalled) {
+            TAILQ_INSERT_TAIL(&fs->signalled, r, interrupted);
+        } else if (r->queue) {
             request_unpark(r);
             r->cancel(r);
         }
     }
+    if (!TAILQ_EMPTY(&fs->signalled) && !ev_is_active(&fs->signals)) {
+        ev_timer_set(&fs->signals, REQUEST_CHECK_SIGNALLED / 1000.0, 0);
+        ev_timer_start(fs->loop, &fs->signals);
+    }
+}
+
+void request_check_signalled(struct fs *fs)
+{
+    struct request *r;
+    for (unsigned i = 0; i < REQUEST_CHECK_SIGNALLED_MAX && (r = TAILQ_FIRST(&fs->signalled)); i++) {
+        TAILQ_REMOVE(&fs->signalled, r, interrupted);
+        TAILQ_INSERT_TAIL(&fs->interrupted, r, interrupted);
+        r->is_signalled = false;
+    }
+    request_cancel_interrupted(fs);
 }
 
 bool request_path(struct request *r, char *path)

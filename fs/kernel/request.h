@@ -37,7 +37,7 @@ typedef void request_step(struct request *r);
 struct request {
     LIST_ENTRY(request) unanswered;   /* in fs->unanswered */
     TAILQ_ENTRY(request) parked;      /* in `queue` */
-    TAILQ_ENTRY(request) interrupted; /* in fs->interrupted */
+    TAILQ_ENTRY(request) interrupted; /* in fs->interrupted or fs->signalled */
     struct observed listed;           /* in control's list, while `listed_waiting` */
     struct fs *fs;
     fuse_req_t req;
@@ -73,7 +73,9 @@ struct request {
     bool beside;             /* of flock: its handle had a lock when it asked for another */
     bool queued;             /* it has waited for a lock */
     bool listed_waiting;     /* it is in control's list */
-    bool is_interrupted;
+    bool is_interrupted;     /* it is in fs->interrupted or, if `is_signalled`, in fs->signalled */
+    bool is_signalled;
+    bool awaits_store;   /* parked by request_park_for_store */
     bool cancel_pending; /* interrupted, but the backend's answer must come first */
     bool has_caller;
     bool deadlocked;     /* cancelled because it waits for its own process */
@@ -176,6 +178,10 @@ static inline uid_t request_uid(const struct request *r)
 
 /* Waits at the end of `queue` until somebody resumes it.  Interruptible. */
 void request_park(struct request *r, struct request_queue *queue, request_step *answer, request_step *cancel);
+/* The same for a request that waits for the store's decision, and for no other holder: only a signal that ends its
+ * process interrupts it, because a program with a timer would never get a free name otherwise.  If the daemon cannot
+ * see the process, any signal does. */
+void request_park_for_store(struct request *r, struct request_queue *queue, request_step *answer, request_step *cancel);
 /* Waits until clock_now() has reached `when`.  Interruptible. */
 void request_sleep(struct request *r, clock_ms when, request_step *answer, request_step *cancel);
 /* Resumes sleeping requests that have reached their time. */
@@ -192,6 +198,9 @@ void request_resume_all(struct request_queue *queue, enum backend_result result)
 
 /* Cancels the requests that the kernel has interrupted.  Called from the loop, outside of handlers. */
 void request_cancel_interrupted(struct fs *fs);
+
+/* Cancels those of fs->signalled whose processes have got a fatal signal since. */
+void request_check_signalled(struct fs *fs);
 
 /* What a `cancel` replies. */
 static inline int request_cancel_error(const struct request *r)

@@ -418,7 +418,7 @@ static void lock_set_new(struct request *r)
     struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, &claim, lock_set_done, r);
     if (r->req && ticket) {
         r->ticket = ticket;
-        request_park(r, hold_queue(hold), lock_set_answer, lock_set_given_up);
+        (r->blocks ? request_park : request_park_for_store)(r, hold_queue(hold), lock_set_answer, lock_set_given_up);
     }
     request_unref(r);
     g_bytes_unref(claim.meta);

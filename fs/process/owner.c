@@ -577,6 +577,11 @@ bool owner_in_group(struct owner *owner, gid_t group)
     return owner_alive(owner) && process_in_group(&owner->table->reader, owner->pid, group);
 }
 
+bool owner_thread_is_killed(struct owner_table *table, pid_t tid)
+{
+    return process_is_killed(&table->reader, tid);
+}
+
 bool owner_thread_is_exiting(struct owner_table *table, pid_t tid)
 {
     int statm = -1;

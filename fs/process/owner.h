@@ -163,5 +163,7 @@ bool owner_in_group(struct owner *owner, gid_t group);
 /* Is this thread exiting, so that the kernel has taken its memory away?  The kernel closes its descriptors after that;
  * such a close is not a close(2) of the program.  Also true if the thread is gone. */
 bool owner_thread_is_exiting(struct owner_table *table, pid_t tid);
+/* Has it a fatal signal?  Also true if it is gone. */
+bool owner_thread_is_killed(struct owner_table *table, pid_t tid);
 
 #endif

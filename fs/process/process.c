@@ -4,6 +4,7 @@
 #include <glib.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,11 +193,19 @@ unsigned process_threads(struct process_reader *reader, pid_t pid)
 /* A process may have 65536 groups (NGROUPS_MAX), of at most eleven characters each. */
 #define PROCESS_STATUS_MAX (1 << 20)
 
+static char *process_whole_status(struct process_reader *reader, pid_t tid)
+{
+    char *text = g_malloc(PROCESS_STATUS_MAX);
+    if (process_read(reader, tid, "status", text, PROCESS_STATUS_MAX) < 0) {
+        g_clear_pointer(&text, g_free);
+    }
+    return text;
+}
+
 bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group)
 {
-    g_autofree char *text = g_malloc(PROCESS_STATUS_MAX);
-    ssize_t length = process_read(reader, pid, "status", text, PROCESS_STATUS_MAX);
-    const char *at = length < 0 ? NULL : process_field(text, "\nGroups:\t");
+    g_autofree char *text = process_whole_status(reader, pid);
+    const char *at = text ? process_field(text, "\nGroups:\t") : NULL;
     while (at && *at >= '0' && *at <= '9') {
         char *end;
         if (strtoul(at, &end, 10) == group) {
@@ -205,6 +214,34 @@ bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group)
         at = end + (*end == ' ');
     }
     return false;
+}
+
+static uint64_t process_signals(const char *status, const char *name)
+{
+    const char *at = process_field(status, name);
+    return at ? strtoull(at, NULL, 16) : 0;
+}
+
+#define PROCESS_SIGNAL(number) (UINT64_C(1) << ((number)-1))
+
+/* Signals that end a process with a core dump. */
+#define PROCESS_CORE                                                                                                   \
+    (PROCESS_SIGNAL(SIGQUIT) | PROCESS_SIGNAL(SIGILL) | PROCESS_SIGNAL(SIGTRAP) | PROCESS_SIGNAL(SIGABRT) |            \
+     PROCESS_SIGNAL(SIGBUS) | PROCESS_SIGNAL(SIGFPE) | PROCESS_SIGNAL(SIGSEGV) | PROCESS_SIGNAL(SIGXCPU) |             \
+     PROCESS_SIGNAL(SIGXFSZ) | PROCESS_SIGNAL(SIGSYS))
+
+/* When a fatal signal comes that dumps no core, the kernel also sends SIGKILL to each thread (complete_signal in
+ * kernel/signal.c), whatever the process blocks or ignores. */
+bool process_is_killed(struct process_reader *reader, pid_t tid)
+{
+    g_autofree char *text = process_whole_status(reader, tid);
+    if (!text) {
+        return true;
+    }
+    uint64_t pending = process_signals(text, "\nSigPnd:\t"), shared = process_signals(text, "\nShdPnd:\t");
+    uint64_t kept = process_signals(text, "\nSigBlk:\t") | process_signals(text, "\nSigIgn:\t") |
+                    process_signals(text, "\nSigCgt:\t");
+    return pending & PROCESS_SIGNAL(SIGKILL) || (pending | shared) & PROCESS_CORE & ~kept;
 }
 
 /* From /proc/PID/stat.  0; -ESRCH: it has ended; -EBUSY: it is in execve(2);

@@ -70,6 +70,9 @@ int process_cpu(struct process_reader *reader, pid_t tid);
 /* Its number of threads; 0: not known, or it has ended. */
 unsigned process_threads(struct process_reader *reader, pid_t pid);
 
+/* Will this thread end, though it has not noticed yet: has it a fatal signal?  Also true if it is gone. */
+bool process_is_killed(struct process_reader *reader, pid_t tid);
+
 /* Is this one of its supplementary groups? */
 bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group);
 

@@ -48,6 +48,23 @@ def acquire(name, content=None):
         os.close(fd)
 
 
+def opens_beside_timer(name, count, period):
+    """The errors of `count` calls open(2) of a free name, while a timer's signal is handled each `period` seconds."""
+    libc = ctypes.CDLL(None, use_errno=True)  # os.open() repeats the call after EINTR
+    errors = set()
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, period, period)
+    for i in range(count):
+        fd = libc.open(os.fsencode(path(name)), os.O_RDWR | os.O_CREAT | (os.O_EXCL if i % 2 else 0), 0o600)
+        if fd < 0:
+            errors.add(errno.errorcode[ctypes.get_errno()])
+        else:
+            os.close(fd)
+            os.unlink(path(name))
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return " ".join(errors) or "none"
+
+
 def close(fd):
     os.close(fd)
 

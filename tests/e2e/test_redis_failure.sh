@@ -186,6 +186,19 @@ says S 'rm("slow")' ok
 says B 'acquire("slow")' ok
 says B 'rm("slow")' ok
 proxy clear
+
+it "slow: a handled signal does not interrupt the opening of a free name, and a fatal one does"
+proxy delay both 10
+says S 'opens_beside_timer("timer", 60, 0.003)' none
+says S 'idle = op("killed", "RDONLY|CREAT")' ok
+proxy pause
+says S 'killed = os.fork() or (signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003), flock(idle, "EX|NB"))' ok
+pause 0.2 # it waits for the server, and has had signals
+expect_is "$(ask S 'os.waitpid(killed, os.WNOHANG)')" '(0, 0)'
+says S 'kill(killed)' ok
+expect eventually 5 eval '[ "$(ask S "os.waitpid(killed, os.WNOHANG)[0] == killed")" = True ]'
+proxy resume
+proxy clear
 end_actor S
 
 it "a reply that is lost decides nothing: an acquire is granted or nothing is held, a release has released"

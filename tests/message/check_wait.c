@@ -430,6 +430,104 @@ START_TEST(each_interrupt_is_obeyed_while_the_loop_is_busy)
 }
 END_TEST
 
+/* --- signals while the store answers -------------------------------------------- */
+
+/* They take a free name, or fail; they wait for no other holder. */
+enum { CREATE, CREATE_EXCLUSIVE, SYMLINK, MKNOD, LINK, WRITE, TIMES, FLUSH, TRY_FLOCK, TRY_FCNTL, DECISIONS };
+
+/* By `pid`, which has the lock "own" and an idle file `idle` of the free name F. */
+static uint64_t decision(int which, pid_t pid, struct wire_file idle, uint64_t own)
+{
+    struct fuse_mknod_in mknod = {.mode = S_IFREG | 0600};
+    w->pid = pid;
+    switch (which) {
+    case SYMLINK:
+        return wire_symlink(w, "F", "target");
+    case MKNOD:
+        return wire_send(w, FUSE_MKNOD, FUSE_ROOT_ID, &mknod, sizeof mknod, "F", 2);
+    case LINK:
+        return wire_link(w, own, "F");
+    case WRITE:
+        return wire_write(w, idle, 0, "x", 1);
+    case TIMES:
+        return wire_touch(w, idle.node, &idle);
+    case FLUSH:
+        return wire_flush(w, idle, 1);
+    case TRY_FLOCK:
+        return wire_flock(w, idle, LOCK_EX | LOCK_NB);
+    case TRY_FCNTL:
+        return wire_setlk(w, idle, 5, F_WRLCK, 0, INT64_MAX, false);
+    default:
+        return wire_create(w, "F", which == CREATE ? O_WRONLY : O_WRONLY | O_EXCL);
+    }
+}
+
+static uint64_t undecided(int which, pid_t pid)
+{
+    w->pid = pid;
+    uint64_t own = lease_of(pid, "own");
+    struct wire_file idle = {0};
+    if (which >= WRITE) {
+        idle = wire_created(w, "F", O_WRONLY);
+        wire_advance(w, 2 * SECOND);
+    }
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t requested = decision(which, pid, idle, own);
+    ck_assert(wire_waits(w, requested));
+    return requested;
+}
+
+START_TEST(signal_that_is_not_fatal_does_not_interrupt_the_taking_of_a_free_name)
+{
+    uint64_t requested = undecided(_i, alice);
+    wire_interrupt(w, requested);
+    ck_assert(wire_waits(w, requested));
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    ck_assert_int_eq(wire_result(w, requested), 0);
+    ck_assert_ptr_nonnull(holder("F"));
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+}
+END_TEST
+
+START_TEST(fatal_signal_interrupts_it)
+{
+    uint64_t requested = undecided(_i, bob);
+    wire_kill(w, bob);
+    wire_interrupt(w, requested);
+    ck_assert_int_eq(wire_result(w, requested), EINTR);
+    ck_assert_ptr_null(holder("F"));
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+}
+END_TEST
+
+/* The kernel says nothing of the second signal. */
+START_TEST(fatal_signal_after_another_interrupts_it)
+{
+    uint64_t requested = undecided(CREATE, bob);
+    wire_interrupt(w, requested);
+    ck_assert(wire_waits(w, requested));
+    wire_kill(w, bob);
+    while (wire_waits(w, requested)) {
+        ev_run(w->loop, EVRUN_ONCE);
+    }
+    ck_assert_int_eq(wire_result(w, requested), EINTR);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+}
+END_TEST
+
+/* Which signals such a process has cannot be seen. */
+START_TEST(any_signal_interrupts_a_process_of_another_pid_namespace)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    w->pid = 0;
+    uint64_t requested = wire_create(w, "F", O_WRONLY);
+    ck_assert(wire_waits(w, requested));
+    wire_interrupt(w, requested);
+    ck_assert_int_eq(wire_result(w, requested), EINTR);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+}
+END_TEST
+
 /* --- opens that await a provisional outcome ------------------------------------- */
 
 /* Carol has P provisionally, bob's open waits for the outcome. */
@@ -499,6 +597,7 @@ START_TEST(interrupted_open_with_a_pending_claim_gives_back)
     fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
     wire_advance(w, SECOND);
     ck_assert(wire_waits(w, waiting)); /* for the answer now */
+    wire_kill(w, bob);
     wire_interrupt(w, waiting);
     ck_assert_int_eq(wire_result(w, waiting), EINTR);
     ck_assert_uint_eq(fake_backend_held_back(w->fake, FAKE_ACQUIRE), 0);
@@ -506,7 +605,7 @@ START_TEST(interrupted_open_with_a_pending_claim_gives_back)
 }
 END_TEST
 
-START_TEST(interrupt_marked_before_the_lapse_still_ends_the_open)
+START_TEST(interrupt_marked_before_the_lapse_leaves_the_open_to_the_store)
 {
     struct wire_file writer;
     uint64_t waiting = parked_open(&writer);
@@ -514,8 +613,9 @@ START_TEST(interrupt_marked_before_the_lapse_still_ends_the_open)
     wire_interrupt(w, waiting);
     wire_take(w);
     fake_backend_advance(w->fake, SECOND);
-    ck_assert_int_eq(wire_result(w, waiting), EINTR);
-    ck_assert_uint_eq(fake_backend_held_back(w->fake, FAKE_ACQUIRE), 0);
+    ck_assert(wire_waits(w, waiting));
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
 }
 END_TEST
 
@@ -625,9 +725,13 @@ int main(void)
     tcase_add_loop_test(cases, lock_that_its_store_has_forgotten_is_held, 0, KINDS);
     tcase_add_loop_test(cases, each_interrupt_is_obeyed_while_the_loop_is_busy, 0, KINDS);
     tcase_add_test(cases, requests_that_sleep_again_let_the_loop_serve_others);
+    tcase_add_loop_test(cases, signal_that_is_not_fatal_does_not_interrupt_the_taking_of_a_free_name, 0, DECISIONS);
+    tcase_add_loop_test(cases, fatal_signal_interrupts_it, 0, DECISIONS);
+    tcase_add_test(cases, fatal_signal_after_another_interrupts_it);
+    tcase_add_test(cases, any_signal_interrupts_a_process_of_another_pid_namespace);
     tcase_add_test(cases, interrupted_open_takes_nothing);
     tcase_add_test(cases, interrupted_open_with_a_pending_claim_gives_back);
-    tcase_add_test(cases, interrupt_marked_before_the_lapse_still_ends_the_open);
+    tcase_add_test(cases, interrupt_marked_before_the_lapse_leaves_the_open_to_the_store);
     tcase_add_test(cases, interrupt_that_crosses_the_decision_is_ignored);
     tcase_add_test(cases, interrupt_of_one_waiting_open_leaves_the_others);
     tcase_add_test(cases, release_without_flush_lets_the_waiting_open_on);

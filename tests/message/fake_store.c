@@ -434,6 +434,8 @@ enum backend_result fake_store_place(struct fake_backend *fake, struct fake_tick
     t->requested = false;
     t->head.acquired = *fake->now;
     fake_take(fake, t, claim);
+    g_ptr_array_remove(fake->store->tickets, t); /* what was held back longer comes later */
+    g_ptr_array_add(fake->store->tickets, t);
     if (!fake_may_hold(fake, t) && !claim->wait) {
         t->requested = true;
         return BACKEND_BUSY;
@@ -446,8 +448,6 @@ enum backend_result fake_store_place(struct fake_backend *fake, struct fake_tick
     if (t->sequence) {
         fake_number(fake, t, parent);
     }
-    g_ptr_array_remove(fake->store->tickets, t); /* what was held back longer comes later */
-    g_ptr_array_add(fake->store->tickets, t);
     if (fake_may_hold(fake, t)) {
         fake_grant(fake, t);
         fake_store_join(fake, t);

@@ -55,7 +55,7 @@ m+|fs/ops/file.c|    if (matters && !exits && file_is_opener(h, r)) {|    if (ma
 m+|fs/ops/file.c|    if (matters && !exits && file_is_opener(h, r)) {|    if (matters && !exits) {
 m|fs/ops/content.c|    return hold_find_first(r->node) \\|\\| hold_find_first(tree_current_node(r->fs->tree, r->node));|    return hold_find_first(r->node);
 m+|fs/hold/rights.c|    if (uid == rights->uid) {|    if (true) {
-m+|fs/kernel/request.c|        if (r->queue) {\n            request_unpark(r);|        if (false) {\n            request_unpark(r);
+m+|fs/kernel/request.c|        } else if (r->queue) {\n            request_unpark(r);|        } else if (false) {\n            request_unpark(r);
 r|fs/kernel/request.c|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= now && clock_now() - now < REQUEST_WAKE_LIMIT) {|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake + 60000 <= now && clock_now() - now < REQUEST_WAKE_LIMIT) {
 l+|backend/local/loop.c|    if (local_is_recorded(l, ticket) && !ticket->guarded) {\n        local_store_put_end(l->store, ticket->fence, ticket->kind);\n    }|    (void)l;
 l+|backend/local/replay.c|(handle_lock && claim.wait)|(handle_lock && (claim.wait \\|\\| lease->kind == BACKEND_FCNTL))

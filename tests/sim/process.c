@@ -11,6 +11,7 @@
 
 #include "fs/process/process.h"
 #include "tests/sim/descriptor.h"
+#include "tests/sim/kernel.h"
 
 /* Those of a host: 100 to 163, in a ring; a thread's own number is 1000 and more above its process's. */
 #define PROCESS_PID_FIRST 100
@@ -292,6 +293,14 @@ int process_exiting(struct process_reader *reader, pid_t tid, int statm)
     const struct process *process = process_of(tid);
     (void)reader, (void)statm;
     return !process || process->no_memory;
+}
+
+bool process_is_killed(struct process_reader *reader, pid_t tid)
+{
+    const struct process *process = process_of(tid);
+    const struct thread *thread = process ? process->threads[(tid - process->pid) / PROCESS_THREAD_STEP] : NULL;
+    (void)reader;
+    return !thread || thread->killed;
 }
 
 int process_keep_statm(struct process_reader *reader, pid_t tid)

@@ -41,6 +41,7 @@ static struct owner_table *table;
 static bool pretend_no_pidfs;
 static bool pretend_init;       /* pid 1 of this namespace is the machine's */
 static pid_t pretend_in_execve; /* statm of this process tells so */
+static const char *pretend_status;
 
 int fstatfs(int fd, struct statfs *buffer)
 {
@@ -64,16 +65,25 @@ int stat(const char *path, struct stat *buffer)
     return result;
 }
 
+static int pretend_file(int fd, const char *text)
+{
+    close(fd);
+    fd = memfd_create("pretended", MFD_CLOEXEC);
+    dprintf(fd, "%s", text);
+    lseek(fd, 0, SEEK_SET);
+    return fd;
+}
+
 int openat(int directory, const char *path, int flags, ...)
 {
     char statm[32];
     int fd = (int)syscall(SYS_openat, directory, path, flags, 0);
     snprintf(statm, sizeof statm, "%d/statm", (int)pretend_in_execve);
     if (fd >= 0 && strcmp(path, statm) == 0) {
-        close(fd);
-        fd = memfd_create("statm", MFD_CLOEXEC);
-        dprintf(fd, "34 1 1 0 0 34 0\n");
-        lseek(fd, 0, SEEK_SET);
+        return pretend_file(fd, "34 1 1 0 0 34 0\n");
+    }
+    if (fd >= 0 && pretend_status && strstr(path, "/status")) {
+        return pretend_file(fd, pretend_status);
     }
     return fd;
 }
@@ -932,6 +942,41 @@ START_TEST(asking_often_gives_the_same_answer)
 }
 END_TEST
 
+/* The pending signals of a thread and of its process, and what happens to them: the signals are numbered from the
+ * right, from 1. */
+START_TEST(thread_is_killed_by_a_fatal_signal_only)
+{
+    static const struct {
+        const char *pending, *shared, *blocked, *ignored, *caught;
+        bool killed;
+    } cases[] = {
+        {"0", "0", "0", "0", "0", false},       {"100", "0", "fffffffffffbfeff", "0", "0", true}, /* SIGKILL */
+        {"0", "2", "0", "0", "2", false},       /* SIGINT, with a handler */
+        {"0", "2000", "0", "0", "2000", false}, /* SIGALRM */
+        {"0", "80000", "0", "0", "0", false},   /* SIGTSTP */
+        {"0", "4", "0", "0", "0", true},        /* SIGQUIT, which dumps a core */
+        {"20", "0", "0", "0", "0", true},       /* SIGABRT, to the thread */
+        {"0", "4", "4", "0", "0", false},       {"0", "4", "0", "4", "0", false},
+        {"0", "4", "0", "0", "4", false},
+    };
+    begin(0);
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *text = g_strdup_printf(
+            "Name:\tx\nTgid:\t1\nPPid:\t1\nSigPnd:\t%s\nShdPnd:\t%s\nSigBlk:\t%s\nSigIgn:\t%s\nSigCgt:\t%s\n",
+            cases[i].pending, cases[i].shared, cases[i].blocked, cases[i].ignored, cases[i].caught);
+        pretend_status = text;
+        ck_assert_msg(owner_thread_is_killed(table, getpid()) == cases[i].killed, "case %zu", i);
+    }
+    pretend_status = NULL;
+    ck_assert(!owner_thread_is_killed(table, getpid()));
+    pid_t pid = spawn_idle();
+    end_child(pid);
+    reap(pid);
+    ck_assert(owner_thread_is_killed(table, pid));
+    end();
+}
+END_TEST
+
 /* --- descriptors -------------------------------------------------------------------- */
 
 /* The most descriptors in use while `count` processes come and go. */
@@ -1103,6 +1148,7 @@ int main(void)
     tcase_add_loop_test(cases, descent_follows_the_parents, 0, KINDS);
     tcase_add_test(cases, processor_of_a_thread_is_known);
     tcase_add_loop_test(cases, asking_often_gives_the_same_answer, 0, KINDS);
+    tcase_add_test(cases, thread_is_killed_by_a_fatal_signal_only);
     tcase_add_loop_test(cases, short_lived_processes_leave_nothing_behind, 0, KINDS);
     tcase_add_loop_test(cases, without_descriptors_the_answers_are_the_same, 0, KINDS);
     tcase_add_loop_test(cases, descriptors_are_left_for_others, 0, KINDS);
