@@ -158,6 +158,21 @@ static struct owner *recover_heir(struct fs *fs, const struct meta *meta, size_t
     return owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, NULL);
 }
 
+static void recover_heirs(struct fs *fs, struct hold *hold, const struct meta *meta)
+{
+    struct owner *heir[META_HEIRS_MAX];
+    for (size_t i = 0; i < meta->heirs + meta->partners; i++) {
+        heir[i] = recover_heir(fs, meta, i);
+    }
+    if (!hold->owner_final) {
+        hold_set_heirs(hold, heir, meta->heirs);
+    }
+    hold_set_partners(hold, heir + meta->heirs, meta->partners);
+    for (size_t i = 0; i < meta->heirs + meta->partners; i++) {
+        owner_unref(heir[i]);
+    }
+}
+
 /* It belongs to the processes that have its file open.  After a reboot there is none. */
 static bool recover_handle_lock(struct fs *fs, struct hold *hold, const struct meta *meta)
 {
@@ -202,15 +217,8 @@ static bool recover_lease(void *arg, const char *name, struct backend_ticket *ti
     if (meta->has_times) {
         hold_extra(hold)->times = g_memdup2(meta->times, sizeof meta->times);
     }
-    if (!hold->owner_final) {
-        struct owner *heir[HOLD_HEIRS_MAX];
-        for (size_t i = 0; i < meta->heirs; i++) {
-            heir[i] = recover_heir(fs, meta, i);
-        }
-        hold_set_heirs(hold, heir, meta->heirs);
-        for (size_t i = 0; i < meta->heirs; i++) {
-            owner_unref(heir[i]);
-        }
+    if (here && !handle_lock) {
+        recover_heirs(fs, hold, meta);
     }
     if (!hold->owner_final && !recovery->serving) {
         g_ptr_array_add(recovery->unsettled, hold_ref(hold)); /* a store across a network may tell its end meanwhile */

@@ -4,6 +4,9 @@
  * that has closed the file and exits within the first second hands it to its
  * parent, and so on (owner_heirs); one that failed hands nothing on.  After that
  * second the owner is final.
+ *
+ * Children that the acquirer leaves when it exits in that second are partners of the heir: each may do what the owner
+ * may, and when the owner ends, a partner is the next one, at any time.
  */
 #include "fs/hold/handle.h"
 #include "fs/hold/hold.h"
@@ -92,6 +95,15 @@ void hold_set_handle_owner(struct hold *hold, struct owner *taker, struct owner 
     }
 }
 
+void hold_set_partners(struct hold *hold, struct owner *const *partner, size_t count)
+{
+    struct hold_heirs *before = hold_partners(hold);
+    if (before || count) {
+        hold_extra(hold)->partners = count ? heirs_new(partner, count) : NULL;
+        hold_heirs_unref(before);
+    }
+}
+
 /* The next heir, or NULL. */
 static struct owner *hold_next_heir(const struct hold *hold)
 {
@@ -115,13 +127,62 @@ static bool hold_can_pass_on(struct hold *hold, bool is_over)
     return end == OWNER_EXITED || (end == OWNER_UNREAPED && is_over);
 }
 
+/* The children that its acquirer left, while nobody has inherited the lease; or NULL. */
+static const GPtrArray *hold_orphans(struct hold *hold, bool is_over)
+{
+    bool open = hold->kind == BACKEND_LEASE && hold->owner && !hold->inherited && !hold->owner_final;
+    if (!open || !owner_orphans(hold->owner)) {
+        return NULL;
+    }
+    enum owner_end end = owner_end(hold->owner);
+    return end == OWNER_EXITED || (end == OWNER_UNREAPED && is_over) ? owner_orphans(hold->owner) : NULL;
+}
+
+static bool hold_is_user(const struct hold *hold, struct owner *who)
+{
+    return owner_has_uid(who, hold->uid) || owner_has_uid(who, 0);
+}
+
+static void hold_take_orphans(struct hold *hold, bool is_over)
+{
+    const GPtrArray *orphans = hold_orphans(hold, is_over);
+    struct owner *partner[HOLD_HEIRS_MAX];
+    size_t count = 0;
+    for (guint i = 0; orphans && i < orphans->len && count < HOLD_HEIRS_MAX; i++) {
+        struct owner *orphan = g_ptr_array_index(orphans, i);
+        if (hold_is_user(hold, orphan)) {
+            partner[count++] = orphan;
+        }
+    }
+    if (count) {
+        hold_set_partners(hold, partner, count);
+    }
+}
+
+static void hold_set_owner(struct hold *hold, struct owner *owner)
+{
+    struct owner *before = hold->owner;
+    hold->owner = owner_ref(owner);
+    hold->inherited = true;
+    owner_unref(before);
+}
+
 static void hold_inherit(struct hold *hold)
 {
     const struct hold_heirs *heirs = hold_heirs(hold);
-    owner_unref(hold->owner);
-    hold->owner = owner_ref(heirs->heir[0]);
-    hold->inherited = true;
+    hold_take_orphans(hold, true);
+    hold_set_owner(hold, heirs->heir[0]);
     hold_set_heirs(hold, heirs->heir + 1, heirs->count - 1);
+}
+
+/* If the owner has ended, and no heir follows. */
+static void hold_pass_to_partner(struct hold *hold)
+{
+    struct hold_heirs *partners;
+    while ((partners = hold_partners(hold)) && !owner_alive(hold->owner)) {
+        hold_set_owner(hold, partners->heir[0]);
+        hold_set_partners(hold, partners->heir + 1, partners->count - 1);
+    }
 }
 
 void hold_pass_to_heirs(struct hold *hold, bool is_over)
@@ -129,6 +190,8 @@ void hold_pass_to_heirs(struct hold *hold, bool is_over)
     while (hold_can_pass_on(hold, is_over)) {
         hold_inherit(hold);
     }
+    hold_take_orphans(hold, is_over);
+    hold_pass_to_partner(hold);
 }
 
 struct owner *hold_update_owner(struct hold *hold)
@@ -144,6 +207,30 @@ static struct owner *hold_opener(const struct hold *hold)
     return handle_lock ? hold_next_heir(hold) : NULL;
 }
 
+/* May `who`, with this uid, do what this ancestor may, which lives?  What root's process runs as another user may not.
+ */
+static bool hold_is_descendant(const struct hold *hold, struct owner *who, uid_t uid, struct owner *ancestor)
+{
+    return owner_descends(who, ancestor) && (uid == 0 || uid == hold->uid || owner_has_uid(ancestor, uid));
+}
+
+/* Of the partners, and of those that are partners once their parent's exit status is known: the one that `who` is, or,
+ * with `descendants`, descends from with this uid. */
+static bool hold_has_partner(struct hold *hold, struct owner *who, uid_t uid, bool descendants)
+{
+    const struct hold_heirs *partners = hold_partners(hold);
+    const GPtrArray *orphans = partners ? NULL : hold_orphans(hold, true);
+    struct owner *const *partner = partners ? partners->heir : orphans ? (struct owner **)orphans->pdata : NULL;
+    size_t count = partners ? partners->count : orphans ? orphans->len : 0;
+    for (size_t i = 0; who && i < count; i++) {
+        bool is = descendants ? hold_is_descendant(hold, who, uid, partner[i]) : owner_is_same(partner[i], who);
+        if (is && (partners || hold_is_user(hold, partner[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool hold_is_owned_by(struct hold *hold, struct owner *who)
 {
     if (hold_survivor(hold)) {
@@ -152,20 +239,14 @@ bool hold_is_owned_by(struct hold *hold, struct owner *who)
     if (who && who == hold->owner) {
         return true; /* it sent a request, so it lives, so nobody has inherited */
     }
-    return owner_is_same(hold_update_owner(hold), who) || owner_is_same(hold_opener(hold), who);
-}
-
-/* May `who`, with this uid, do what this ancestor may, which lives?  What root's process runs as another user may not.
- */
-static bool hold_is_descendant(const struct hold *hold, struct owner *who, uid_t uid, struct owner *ancestor)
-{
-    return owner_descends(who, ancestor) && (uid == 0 || uid == hold->uid || owner_has_uid(ancestor, uid));
+    return owner_is_same(hold_update_owner(hold), who) || owner_is_same(hold_opener(hold), who) ||
+           hold_has_partner(hold, who, 0, false);
 }
 
 bool hold_allows_descendant(struct hold *hold, struct owner *who, uid_t uid)
 {
     struct owner *owner = hold_update_owner(hold);
-    return owner && who && hold_is_descendant(hold, who, uid, owner);
+    return who && ((owner && hold_is_descendant(hold, who, uid, owner)) || hold_has_partner(hold, who, uid, true));
 }
 
 /* An heir that reads to the end of a helper's output sends its request while the helper still exits: for its heir a
@@ -184,7 +265,7 @@ void hold_adopt(struct fs *fs, struct hold *hold, struct owner *who)
     }
 }
 
-bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
+static bool hold_allows_change_now(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
 {
     if (who && who == hold->owner) {
         return true; /* as in hold_is_owned_by */
@@ -206,14 +287,24 @@ bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid
     }
     return (lives && who && hold_is_descendant(hold, who, uid, owner)) ||
            (opener && who && owner_alive(opener) && hold_is_descendant(hold, who, uid, opener)) ||
-           (uid == hold->uid && hold_owner_is_exiting(fs, hold, who));
+           hold_has_partner(hold, who, uid, true) || (uid == hold->uid && hold_owner_is_exiting(fs, hold, who));
+}
+
+/* An orphan's request may come before the event that its parent has ended. */
+bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
+{
+    if (hold_allows_change_now(fs, hold, who, uid)) {
+        return true;
+    }
+    owner_table_check(fs->owners);
+    return hold_allows_change_now(fs, hold, who, uid);
 }
 
 /* Does its owner live, or an heir?  An owner that failed passes nothing on. */
 static bool hold_has_living_owner(struct hold *hold)
 {
     struct owner *owner = hold_update_owner(hold);
-    return owner && (owner_alive(owner) || hold_can_pass_on(hold, true));
+    return owner && (owner_alive(owner) || hold_can_pass_on(hold, true) || hold_orphans(hold, true));
 }
 
 bool hold_needs_renewal(struct hold *hold)

@@ -241,6 +241,7 @@ void hold_destroy(struct fs *fs, struct hold *hold)
     owner_unref(hold->owner);
     g_free(hold_times(hold));
     if (hold->has_extra) {
+        hold_heirs_unref(hold->extra->partners);
         survivor_free_resumers(hold);
         g_free(hold->extra->note);
         g_free(hold->extra);

@@ -59,11 +59,12 @@ struct hold_extra {
         struct hold_records *records; /* FCNTL: see hold_set_lock_owner */
         struct handle *handle;        /* FLOCK: the only handle that can have it, once granted */
     };
-    struct hold_heirs *heirs;  /* in the first second; of a handle lock: see hold_set_handle_owner */
-    struct survivor *survivor; /* of a handle lock whose daemon has ended: no handle has it; else NULL */
-    GArray *resumers;          /* see survivor_keep_resumers; or NULL */
-    uint16_t guard;            /* ms: see guard.h; 0: none */
-    char *note;                /* what its holder says of it (user.lease.note); or NULL */
+    struct hold_heirs *partners; /* own it together with the owner: see heirs.c; or NULL */
+    struct hold_heirs *heirs;    /* in the first second; of a handle lock: see hold_set_handle_owner */
+    struct survivor *survivor;   /* of a handle lock whose daemon has ended: no handle has it; else NULL */
+    GArray *resumers;            /* see survivor_keep_resumers; or NULL */
+    uint16_t guard;              /* ms: see guard.h; 0: none */
+    char *note;                  /* what its holder says of it (user.lease.note); or NULL */
 };
 
 struct hold {
@@ -107,6 +108,11 @@ struct hold {
 static inline struct hold_heirs *hold_heirs(const struct hold *hold)
 {
     return hold->has_extra ? hold->extra->heirs : hold->heirs;
+}
+
+static inline struct hold_heirs *hold_partners(const struct hold *hold)
+{
+    return hold->has_extra ? hold->extra->partners : NULL;
 }
 
 static inline const char *hold_note(const struct hold *hold)
@@ -322,7 +328,7 @@ void hold_release_range(struct fs *fs, struct hold *hold, uint64_t start, uint64
 
 /* --- owner and heirs: heirs.c --- */
 
-/* Makes the first of acquirer and heirs that lives the owner, and returns it; or NULL. */
+/* Makes the first of acquirer, heirs and partners that lives the owner, and returns it; or NULL. */
 struct owner *hold_update_owner(struct hold *hold);
 
 /* Passes it to the next heir as long as its owner has ended and its end allows that.  `is_over`: the first second has
@@ -332,6 +338,8 @@ void hold_drop_heirs(struct hold *hold);
 /* Replaces its heirs; `count` may be 0. */
 void hold_set_heirs(struct hold *hold, struct owner *const *heir, size_t count);
 void hold_heirs_unref(struct hold_heirs *heirs);
+/* Replaces those that own it together with its owner; `count` may be 0. */
+void hold_set_partners(struct hold *hold, struct owner *const *partner, size_t count);
 
 /* Must it be renewed?  Yes while its owner lives, or while a handle of that owner is open. */
 bool hold_needs_renewal(struct hold *hold);
@@ -339,7 +347,8 @@ bool hold_needs_renewal(struct hold *hold);
 /* Reads the heirs of a living owner, if they are not known yet. */
 void hold_read_heirs(struct fs *fs, struct hold *hold);
 
-/* Is `who` the owner?  For a handle lock, also the process that opened the handle; of a surviving one nobody is. */
+/* Is `who` the owner or a partner?  For a handle lock, also the process that opened the handle; of a surviving one
+ * nobody is. */
 bool hold_is_owned_by(struct hold *hold, struct owner *who);
 
 /* It became a handle lock.  The owner is `taker` and, after that has ended, `opener`, for which flock(1) may have
@@ -352,7 +361,7 @@ void hold_adopt(struct fs *fs, struct hold *hold, struct owner *who);
 /* May this process unlink it, or change its content and attributes? */
 bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid);
 
-/* Is `who` a descendant of its owner, with its uid, its owner's, or as root? */
+/* Is `who` a descendant of its owner or a partner, with its uid, theirs, or as root? */
 bool hold_allows_descendant(struct hold *hold, struct owner *who, uid_t uid);
 
 /* The hold that a caller sees: its own, if it has one (a store that lost data may have granted it beside another); else

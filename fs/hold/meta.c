@@ -35,12 +35,18 @@ static char *meta_put_text(char *at, const char *text)
     return stpcpy(at + 1, text);
 }
 
-static char *meta_put_heirs(char *at, const struct meta *m)
+static char *meta_put_processes(char *at, char before, const struct meta *m, size_t first, size_t count)
 {
-    for (size_t i = 0; i < m->heirs; i++) {
-        at = meta_put_number(at, i ? ',' : ' ', (uint64_t)m->heir[i].pid, 10);
+    for (size_t i = first; i < first + count; i++) {
+        at = meta_put_number(at, i > first ? ',' : before, (uint64_t)m->heir[i].pid, 10);
         at = meta_put_number(at, ':', m->heir[i].start, 10);
     }
+    return at;
+}
+
+static char *meta_put_heirs(char *at, const struct meta *m)
+{
+    at = meta_put_processes(at, ' ', m, 0, m->heirs);
     if (m->heirs == 0) {
         *at++ = ' ';
     }
@@ -51,7 +57,7 @@ static char *meta_put_heirs(char *at, const struct meta *m)
     } else if (m->heirs == 0) {
         *at++ = '-';
     }
-    return at;
+    return meta_put_processes(at, '/', m, m->heirs, m->partners);
 }
 
 GBytes *meta_encode(const struct meta *m)
@@ -107,22 +113,27 @@ static void meta_decode_file(const char *text, struct meta *m)
     m->inode = known ? m->inode : 0;
 }
 
-static void meta_decode_heirs(const char *text, struct meta *m)
+static size_t meta_decode_processes(const char *text, struct meta *m, size_t first)
 {
-    meta_decode_file(text, m);
-    m->heirs = 0;
-    while (m->heirs < META_HEIRS_MAX) {
-        int pid, used = 0;
-        uint64_t start;
-        if (sscanf(text, "%d:%" SCNu64 "%n", &pid, &start, &used) != 2) {
-            return;
-        }
-        m->heir[m->heirs].pid = pid;
-        m->heir[m->heirs].start = start;
-        m->heirs++;
+    size_t i = first;
+    int pid, used = 0;
+    uint64_t start;
+    while (i < META_HEIRS_MAX && sscanf(text, "%d:%" SCNu64 "%n", &pid, &start, &used) == 2) {
+        m->heir[i].pid = pid;
+        m->heir[i].start = start;
+        i++;
         text += used;
         text += *text == ',';
     }
+    return i - first;
+}
+
+static void meta_decode_heirs(const char *text, struct meta *m)
+{
+    const char *partners = strchr(text, '/');
+    meta_decode_file(text, m);
+    m->heirs = meta_decode_processes(text, m, 0);
+    m->partners = partners ? meta_decode_processes(partners + 1, m, m->heirs) : 0;
 }
 
 bool meta_decode(GBytes *bytes, struct meta *m)

@@ -11,7 +11,8 @@
  *     FLAGS  the sum of 1 (fixed term), 2 (sequence ticket) and 4 times the guard in milliseconds (backend_parse_guard)
  *     TIMES  access and modification, each SECONDS.NANOSECONDS since the epoch, or -
  *     BOOT   a boot id
- *     HEIRS  PID:START,… or -; then, of a handle lock, @MAJOR:MINOR:INODE of the file that its processes have open
+ *     HEIRS  PID:START,… or -; then, of a handle lock, @MAJOR:MINOR:INODE of the file that its processes have open,
+ *            or, of a lease, /PID:START,… of its partners
  */
 #ifndef FS_HOLD_META_H
 #define FS_HOLD_META_H
@@ -45,7 +46,7 @@ struct meta {
     struct timespec times[2];
     dev_t device; /* of a handle lock: its file, in the mount of its daemon; or 0 */
     uint64_t inode;
-    size_t heirs;
+    size_t heirs, partners; /* in `heir`, one behind the other */
     struct {
         pid_t pid;
         uint64_t start;

@@ -73,6 +73,11 @@ static void hold_describe_heirs(const struct hold *hold, const struct handle *ha
         meta->heir[i].pid = owner_identity(heirs->heir[i], &meta->heir[i].start);
         meta->heirs++;
     }
+    const struct hold_heirs *partners = handle ? NULL : hold_partners(hold);
+    for (size_t i = 0; partners && i < partners->count && meta->heirs + i < META_HEIRS_MAX; i++) {
+        meta->heir[meta->heirs + i].pid = owner_identity(partners->heir[i], &meta->heir[meta->heirs + i].start);
+        meta->partners++;
+    }
 }
 
 /* `handle`: the lock is being asked for by it; NULL: by none, or it has it. */
@@ -232,7 +237,7 @@ static void hold_trim_extra(struct hold *hold)
 {
     struct hold_extra *extra = hold->has_extra ? hold->extra : NULL;
     if (extra && !extra->times && !extra->records && !extra->guard && !extra->note && !extra->survivor &&
-        !extra->resumers && TAILQ_EMPTY(&extra->parked)) {
+        !extra->partners && !extra->resumers && TAILQ_EMPTY(&extra->parked)) {
         hold->has_extra = false;
         hold->heirs = extra->heirs;
         g_free(extra);

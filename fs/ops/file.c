@@ -211,6 +211,7 @@ static void file_flush_unlocked(void *arg, enum backend_result result)
         h->record->closing = false;
         if (h->hold) {
             h->hold->closed = false;
+            owner_note_children(h->opener);
         }
     }
     request_reply_when_invalidated(r, 0);

@@ -21,14 +21,17 @@
 #include "fs/process/owner.h"
 #include "fs/process/process.h"
 
-#define OWNER_FRESH_NS 5000000 /* 5 ms */
-#define OWNER_RECENT_MAX 256   /* owners kept without a reference */
-#define OWNER_RECENT_KEEP 224  /* how many are left when there were more */
-#define OWNER_STATM_CHECKS 3   /* from the third question on statm is kept open */
-#define OWNER_STATM_MAX 64     /* for so many processes at once */
-#define OWNER_SPARED 64        /* descriptors never taken for pidfds */
-#define OWNER_THREADS 256      /* thread ids remembered; a power of two */
-#define OWNER_CHAIN_MAX 1024   /* generations looked at */
+#define OWNER_FRESH_NS 5000000     /* 5 ms */
+#define OWNER_RECENT_MAX 256       /* owners kept without a reference */
+#define OWNER_RECENT_KEEP 224      /* how many are left when there were more */
+#define OWNER_STATM_CHECKS 3       /* from the third question on statm is kept open */
+#define OWNER_STATM_MAX 64         /* for so many processes at once */
+#define OWNER_SPARED 64            /* descriptors never taken for pidfds */
+#define OWNER_THREADS 256          /* thread ids remembered; a power of two */
+#define OWNER_CHAIN_MAX 1024       /* generations looked at */
+#define OWNER_HELPER_NS 1010000000 /* how long after owner_heirs the children count that a process leaves: a second */
+#define OWNER_ADOPTED_MAX 256      /* of the processes that another has got, so many are looked at */
+#define OWNER_ORPHANS_MAX 8
 
 G_STATIC_ASSERT(OWNER_COMMAND_MAX == PROCESS_COMMAND_MAX);
 
@@ -86,13 +89,21 @@ static void owner_close_pidfd(struct owner *owner)
     }
 }
 
+static void owner_free(struct owner *owner)
+{
+    if (owner->orphans) {
+        g_ptr_array_free(owner->orphans, TRUE);
+    }
+    g_free(owner);
+}
+
 /* A living owner without a reference becomes a recent one. */
 static void owner_rest(struct owner *owner)
 {
     if (owner->dead) {
         owner_close_pidfd(owner);
         g_hash_table_remove(owner->table->ended, owner);
-        g_free(owner);
+        owner_free(owner);
     } else {
         TAILQ_INSERT_TAIL(&owner->table->recent, owner, recent);
         owner->table->recent_count++;
@@ -132,7 +143,7 @@ static void owner_discard(struct owner *owner)
     owner->table->recent_count--;
     owner_strip(owner);
     owner_close_pidfd(owner);
-    g_free(owner);
+    owner_free(owner);
 }
 
 /* One that is dead: how it ended, once that is known. */
@@ -156,18 +167,23 @@ static void owner_report_end(struct owner *owner)
     owner->watched = false;
 }
 
+static void owner_find_orphans(struct owner *owner);
+
 /* Its process has ended.  Without a reference it is freed. */
 static void owner_bury(struct owner *owner)
 {
     owner_report_end(owner);
     if (owner->references == 0) {
         owner_discard(owner);
-    } else {
-        owner_strip(owner);
-        owner_read_end(owner);
-        owner->dead = true;
-        g_hash_table_add(owner->table->ended, owner);
+        return;
     }
+    owner->references++; /* perhaps only its children refer to it */
+    owner->dead = true;
+    owner_find_orphans(owner);
+    owner_strip(owner);
+    owner_read_end(owner);
+    g_hash_table_add(owner->table->ended, owner);
+    owner_unref(owner);
 }
 
 /* Too many recent ones: first those that have ended go, then the oldest. */
@@ -309,7 +325,9 @@ void owner_table_check(struct owner_table *table)
 {
     struct owner *owner;
     while ((owner = process_next_ended(&table->reader))) {
-        owner_report_end(owner);
+        if (!owner->dead) {
+            owner_bury(owner);
+        }
     }
 }
 
@@ -527,9 +545,105 @@ static uint32_t owner_count_heirs(struct owner *heir, int64_t now)
     return count;
 }
 
+/* --- children that stay ----------------------------------------------------------- */
+
+static void owner_unref_item(gpointer owner)
+{
+    owner_unref(owner);
+}
+
+static void owner_add_orphan(struct owner *owner, struct owner *orphan)
+{
+    owner->orphans = owner->orphans ? owner->orphans : g_ptr_array_new_with_free_func(owner_unref_item);
+    if (owner->orphans->len < OWNER_ORPHANS_MAX && !g_ptr_array_find(owner->orphans, orphan, NULL)) {
+        g_ptr_array_add(owner->orphans, owner_ref(orphan));
+    }
+}
+
+void owner_note_children(struct owner *owner)
+{
+    pid_t child[OWNER_ORPHANS_MAX];
+    for (size_t i = process_children(&owner->table->reader, owner->pid, child, OWNER_ORPHANS_MAX); i-- > 0;) {
+        struct owner *orphan = owner_get(owner->table, child[i]);
+        if (orphan) {
+            owner_add_orphan(owner, orphan);
+        }
+        owner_unref(orphan);
+    }
+}
+
+/* A job of this session and process group, or any process by its parent as it was seen before. */
+static bool owner_left(const struct owner *owner, pid_t pid)
+{
+    const struct owner *known = owner_lookup(owner->table, pid);
+    struct process_job job = process_job(pid);
+    return (known && known->parent == owner) || (job.session == owner->job.session && job.group == owner->job.group);
+}
+
+static bool owner_is_among_parents(const struct owner *owner, const struct owner *ancestor)
+{
+    while (owner && owner != ancestor) {
+        owner = owner->parent;
+    }
+    return owner;
+}
+
+/* Of the processes that the adopter has got, the last first, as it has just got them. */
+static void owner_find_adopted(struct owner *owner, pid_t adopter)
+{
+    pid_t child[OWNER_ADOPTED_MAX];
+    for (size_t i = process_children(&owner->table->reader, adopter, child, OWNER_ADOPTED_MAX); i-- > 0;) {
+        struct owner *orphan = owner_left(owner, child[i]) ? owner_get(owner->table, child[i]) : NULL;
+        bool younger = orphan && (!owner_start(orphan) || owner_start(orphan) >= owner->start);
+        if (younger && !owner_is_among_parents(owner, orphan)) {
+            owner_add_orphan(owner, orphan);
+        }
+        owner_unref(orphan);
+    }
+}
+
+/* In the session only the leader may adopt, such as the first process of a container: other members of the session have
+ * only children that they made.  A process that the parent adopts descends from the heir already. */
+static bool owner_may_adopt(const struct owner *owner, const struct owner *ancestor)
+{
+    pid_t session = process_job(ancestor->pid).session;
+    return session != owner->job.session || (session == ancestor->pid && ancestor != owner->parent);
+}
+
+static void owner_find_orphans(struct owner *owner)
+{
+    int64_t now = owner_clock();
+    if (!owner->took_at || now - owner->took_at > OWNER_HELPER_NS) {
+        g_clear_pointer(&owner->orphans, g_ptr_array_unref);
+        return;
+    }
+    owner_find_adopted(owner, 1);
+    for (struct owner *ancestor = owner->parent; ancestor; ancestor = owner_parent(ancestor, now)) {
+        if (ancestor->pid != 1 && owner_may_adopt(owner, ancestor)) {
+            owner_find_adopted(owner, ancestor->pid);
+        }
+    }
+    for (guint i = 0; owner->orphans && i < owner->orphans->len; i++) {
+        struct owner *orphan = g_ptr_array_index(owner->orphans, i);
+        owner_forget_parent(orphan);
+        orphan->parent = owner->parent ? owner_ref(owner->parent) : NULL;
+    }
+}
+
+/* It takes a lease: notes what shows its children if it ends within a second. */
+static void owner_note_taking(struct owner *owner, int64_t now)
+{
+    if (now - owner->took_at > OWNER_FRESH_NS) {
+        owner->took_at = now;
+        owner->job = process_job(owner->pid);
+        owner_watch(owner);
+    }
+}
+
 size_t owner_heirs(struct owner *owner, struct owner **ret_heirs, size_t max)
 {
     int64_t now = owner_clock();
+    owner_note_taking(owner, now);
     struct owner *parent = owner_parent(owner, now);
     if (parent && now - parent->heirs_seen > OWNER_FRESH_NS) {
         parent->heirs = owner_count_heirs(parent, now);

@@ -17,10 +17,13 @@
 #ifndef FS_PROCESS_OWNER_H
 #define FS_PROCESS_OWNER_H
 
+#include <glib.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>
+
+#include "fs/process/process.h"
 
 #define OWNER_COMMAND_MAX 16 /* TASK_COMM_LEN */
 
@@ -31,12 +34,15 @@ struct owner {
     struct owner_table *table;
     struct owner *parent; /* counted, as last read; NULL: not read, or `rootless` */
     TAILQ_ENTRY(owner) recent;
-    uint64_t start;      /* 0: not known yet, because it was in execve(2); its pidfd or the table pins the identity */
-    int64_t status_at;   /* when /proc/PID/status was last read */
-    int64_t alive_at;    /* when it last was alive for certain */
-    int64_t heirs_seen;  /* when `heirs` was counted */
-    uint32_t references; /* 0: in table->recent */
-    uint32_t heirs;      /* how many of its ancestors, beginning with itself, inherit from their children */
+    uint64_t start;     /* 0: not known yet, because it was in execve(2); its pidfd or the table pins the identity */
+    int64_t status_at;  /* when /proc/PID/status was last read */
+    int64_t alive_at;   /* when it last was alive for certain */
+    int64_t heirs_seen; /* when `heirs` was counted */
+    int64_t took_at;    /* when owner_heirs was last called for it, */
+    struct process_job job; /* and what it belonged to */
+    GPtrArray *orphans;     /* see owner_orphans; or NULL */
+    uint32_t references;    /* 0: in table->recent */
+    uint32_t heirs;         /* how many of its ancestors, beginning with itself, inherit from their children */
     pid_t pid;
     pid_t first_parent;  /* its parent's pid when its status was read; 0: read again since */
     int pidfd;           /* -1: no free descriptor */
@@ -143,6 +149,21 @@ enum owner_end owner_end(struct owner *owner);
  * kept for the next call, also for other children of the first heir, while that lives.
  */
 size_t owner_heirs(struct owner *owner, struct owner **ret_heirs, size_t max);
+
+/* The children that a process left when it ended within a second of owner_heirs; NULL: none are known.  They stay
+ * descendants of its parent.
+ *
+ * The kernel has given an orphan to another parent by the time the end is seen.  So an orphan is: a child that sent a
+ * request before, or that owner_note_children found; or, of the processes that pid 1 or an ancestor outside the session
+ * has got, one of the same session and process group that is younger than the ended process.  Needs
+ * CONFIG_PROC_CHILDREN. */
+static inline const GPtrArray *owner_orphans(const struct owner *owner)
+{
+    return owner->orphans;
+}
+
+/* For a process that is exiting, and still has its children. */
+void owner_note_children(struct owner *owner);
 
 /* Is `owner` a descendant of `ancestor`, by the present chain of parents, or the same process? */
 bool owner_descends(struct owner *owner, struct owner *ancestor);

@@ -139,6 +139,38 @@ int process_status(struct process_reader *reader, pid_t tid, struct process_stat
     return 0;
 }
 
+size_t process_children(struct process_reader *reader, pid_t pid, pid_t *ret_children, size_t max)
+{
+    char file[32], text[4096];
+    size_t count = 0;
+    pid_t child = 0;
+    snprintf(file, sizeof file, "task/%d/children", (int)pid);
+    int fd = process_open_file(reader, pid, file);
+    for (ssize_t length; fd >= 0 && (length = read(fd, text, sizeof text)) > 0;) {
+        for (ssize_t i = 0; i < length; i++) {
+            if (text[i] != ' ') {
+                child = child * 10 + (text[i] - '0');
+                continue;
+            }
+            if (count == max) { /* the last ones count */
+                count -= max / 2;
+                memmove(ret_children, ret_children + max / 2, count * sizeof child);
+            }
+            ret_children[count++] = child;
+            child = 0;
+        }
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return count;
+}
+
+struct process_job process_job(pid_t pid)
+{
+    return (struct process_job){.session = getsid(pid), .group = getpgid(pid)};
+}
+
 int process_child_command(struct process_reader *reader, pid_t pid, char ret_command[PROCESS_COMMAND_MAX])
 {
     char file[32], text[32];

@@ -43,11 +43,22 @@ struct process_status {
     char command[PROCESS_COMMAND_MAX];
 };
 
+/* What a process leaves only by setsid(2) and setpgid(2). */
+struct process_job {
+    pid_t session, group;
+};
+
 void process_open(struct process_reader *reader);
 void process_close(struct process_reader *reader);
 
 /* Of a thread or a process, also a zombie.  0; -ENOENT or -ESRCH: it does not exist; another -errno: not known. */
 int process_status(struct process_reader *reader, pid_t tid, struct process_status *ret_status);
+
+/* The processes that it has made or adopted last, of a single-threaded one; returns how many, at most `max`. */
+size_t process_children(struct process_reader *reader, pid_t pid, pid_t *ret_children, size_t max);
+
+/* Also of a zombie; -1: of none that exists. */
+struct process_job process_job(pid_t pid);
 
 /* The command of its first child, if it is single-threaded.  0; -ENOENT: it has none; another -errno: not known. */
 int process_child_command(struct process_reader *reader, pid_t pid, char ret_command[PROCESS_COMMAND_MAX]);

@@ -133,6 +133,7 @@ static const int seccomp_plain[] = {
     /* about itself and the host */
     SCMP_SYS(getpid),
     SCMP_SYS(getppid),
+    SCMP_SYS(getpgid),
     SCMP_SYS(getsid),
     SCMP_SYS(getuid),
     SCMP_SYS(geteuid),

@@ -235,6 +235,39 @@ expect_is "$(milliseconds "$(attribute short/l ttl)")" 4000
 says A 'acquire("long")' ok
 expect_is "$(milliseconds "$(attribute long ttl)")" $TTL
 
+it "a child that stays when the taker exits keeps the lease, and may release it, also when nobody inherits"
+stay='set -C; : >"$1"; { until [ -e "$2" ]; do sleep 0.1; done; rm "$1"; } </dev/null >/dev/null 2>&1 &'
+setsid -f bash -c "$stay" _ "$MNT/stays" "$TEST_DIR/end"
+expect eventually 5 exists stays
+expect constantly $((3 * TTL)) exists stays
+: >"$TEST_DIR/end"
+expect eventually 1 absent stays
+
+it "while an heir lives, too: the child is no stranger"
+rm "$TEST_DIR/end"
+script "bash -c '$stay' _ \"\$1\" \"$TEST_DIR/end\"" both
+pause 1.3
+expect_is "$(owner_pid both)" "$SCRIPT"
+end_process "$SCRIPT"
+expect constantly $((3 * TTL)) exists both
+: >"$TEST_DIR/end"
+expect eventually 1 absent both
+
+if command -v sem >/dev/null; then
+    it "sem in its background mode runs one command at a time"
+    mkdir "$MNT/parallel" "$TEST_DIR/inside"
+    export PARALLEL_HOME=$MNT/parallel
+    for i in 1 2 3; do
+        sem --id one "mkdir $TEST_DIR/inside/one || touch $TEST_DIR/two; sleep 0.3; rmdir $TEST_DIR/inside/one; echo $i >>$TEST_DIR/done" \
+            2>>"$TEST_DIR/errors"
+    done
+    sem --wait --id one 2>>"$TEST_DIR/errors"
+    expect eventually 5 eval '[ "$(wc -l <"$TEST_DIR/done")" = 3 ]'
+    expect_not [ -e "$TEST_DIR/two" ]
+    expect_not [ -s "$TEST_DIR/errors" ]
+    expect eventually 5 absent parallel/semaphores/id-one
+fi
+
 it "TTLs from 100 ms to ten years are taken, anything else is EINVAL"
 says A 'acquire("range")' ok
 for value in 99ms 0 -1 -5s 315360001 87601h "" abc 5x "1 s" nan inf 1e3s s auto2; do

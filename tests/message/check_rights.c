@@ -10,6 +10,8 @@
 
 static pid_t family[2]; /* a parent and its child */
 
+enum { ALICE = 1000, BOB = 1001, CAROL = 1002 };
+
 static void set_up(void)
 {
     wire_setup();
@@ -155,6 +157,62 @@ START_TEST(helper_that_exits_hands_its_lease_to_its_parent)
     wire_advance(w, 600 * SECOND);
     ck_assert_ptr_nonnull(holder("L"));
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+}
+END_TEST
+
+/* An heir, a process that takes a lease and exits, and its child. */
+static void take_and_fork(pid_t *ret_family)
+{
+    wire_session(w, ret_family, 3);
+    lease_of(ret_family[1], "L");
+    wire_kill(w, ret_family[1]);
+}
+
+START_TEST(child_that_stays_releases_links_and_writes)
+{
+    pid_t job[3];
+    take_and_fork(job);
+    uint64_t node = wire_node(w, wire_lookup(w, "L"));
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    w->pid = job[2];
+    ck_assert_int_eq(wire_result(w, wire_link(w, node, "M")), 0);
+    struct wire_file file = wire_opened(w, node, O_WRONLY | O_TRUNC);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    w->uid = CAROL;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    w->uid = 0;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+}
+END_TEST
+
+START_TEST(lease_is_renewed_until_heir_and_child_have_ended)
+{
+    pid_t job[3];
+    take_and_fork(job);
+    wire_advance(w, 10 * LEASE_TTL_DEFAULT);
+    wire_kill(w, job[_i ? 2 : 0]);
+    wire_advance(w, 10 * LEASE_TTL_DEFAULT);
+    ck_assert_ptr_nonnull(holder("L"));
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    w->pid = job[_i ? 0 : 2];
+    ck_assert_int_eq(wire_result(w, wire_touch(w, wire_node(w, wire_lookup(w, "L")), NULL)), 0);
+    wire_kill(w, job[_i ? 0 : 2]);
+    wire_advance(w, 2 * LEASE_TTL_DEFAULT);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
+START_TEST(child_of_a_process_that_exits_after_its_first_second_does_not_inherit)
+{
+    pid_t job[3];
+    wire_session(w, job, 3);
+    lease_of(job[1], "L");
+    wire_advance(w, SECOND);
+    wire_kill(w, job[1]);
+    wire_advance(w, 2 * LEASE_TTL_DEFAULT);
+    ck_assert_ptr_null(holder("L"));
 }
 END_TEST
 
@@ -593,8 +651,6 @@ START_TEST(content_beyond_64_kib_is_efbig)
 END_TEST
 
 /* --- whose it is ------------------------------------------------------------------ */
-
-enum { ALICE = 1000, BOB = 1001, CAROL = 1002 };
 
 static void be(pid_t pid, uid_t uid, uint32_t mode)
 {
@@ -1247,6 +1303,9 @@ int main(void)
     tcase_add_test(cases, release_of_unknown_outcome_is_not_success);
     tcase_add_test(cases, lease_is_renewed_while_its_owner_lives_and_runs_out_after);
     tcase_add_test(cases, helper_that_exits_hands_its_lease_to_its_parent);
+    tcase_add_test(cases, child_that_stays_releases_links_and_writes);
+    tcase_add_loop_test(cases, lease_is_renewed_until_heir_and_child_have_ended, 0, 2);
+    tcase_add_test(cases, child_of_a_process_that_exits_after_its_first_second_does_not_inherit);
     tcase_add_test(cases, lease_of_a_helper_that_nobody_has_waited_for_is_no_strangers);
     tcase_add_test(cases, lease_of_a_helper_is_no_strangers_while_the_store_has_not_answered);
     tcase_add_test(cases, range_of_a_child_is_no_strangers_when_who_took_another_by_the_same_file_has_died);

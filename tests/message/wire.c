@@ -336,8 +336,11 @@ static void wire_sleep(void)
     }
 }
 
-static void wire_chain_links(int pipe, size_t count)
+static void wire_chain_links(int pipe, size_t count, bool session)
 {
+    if (session) {
+        setsid();
+    }
     for (;;) {
         pid_t self = getpid();
         if (write(pipe, &self, sizeof self) != sizeof self || --count == 0 || fork() != 0) {
@@ -349,7 +352,7 @@ static void wire_chain_links(int pipe, size_t count)
     }
 }
 
-void wire_chain(struct wire *w, pid_t *ret_pids, size_t count)
+static void wire_start_chain(struct wire *w, pid_t *ret_pids, size_t count, bool session)
 {
     int ends[2];
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
@@ -358,7 +361,7 @@ void wire_chain(struct wire *w, pid_t *ret_pids, size_t count)
         ck_abort_msg("cannot fork");
     if (pid == 0) {
         close(ends[0]);
-        wire_chain_links(ends[1], count);
+        wire_chain_links(ends[1], count, session);
     }
     close(ends[1]);
     for (size_t i = 0; i < count; i++) {
@@ -366,6 +369,16 @@ void wire_chain(struct wire *w, pid_t *ret_pids, size_t count)
         g_array_append_val(w->children, ret_pids[i]);
     }
     close(ends[0]);
+}
+
+void wire_chain(struct wire *w, pid_t *ret_pids, size_t count)
+{
+    wire_start_chain(w, ret_pids, count, false);
+}
+
+void wire_session(struct wire *w, pid_t *ret_pids, size_t count)
+{
+    wire_start_chain(w, ret_pids, count, true);
 }
 
 pid_t wire_sleeper(void)

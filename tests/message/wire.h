@@ -82,6 +82,8 @@ pid_t wire_child(struct wire *w);
 pid_t wire_sleeper(void);
 /* A chain of them: each the parent of the next. */
 void wire_chain(struct wire *w, pid_t *ret_pids, size_t count);
+/* The same in a session of its own. */
+void wire_session(struct wire *w, pid_t *ret_pids, size_t count);
 /* Kills one: gone or a zombie when it returns. */
 void wire_kill(struct wire *w, pid_t pid);
 

@@ -44,8 +44,8 @@ m+|backend/local/loop.c|    return ticket == l->reporting_end \\|\\| (event && e
 m+|fs/hold/heirs.c|    if (who && who == hold->owner) {\n        return true; /* as in hold_is_owned_by */|    if (who) {\n        return true;
 m+|fs/hold/heirs.c|(fs->options->owner_user \\|\\| !lives) && uid == hold->uid|uid == hold->uid
 m|fs/hold/heirs.c|    return (lives && who && hold_is_descendant(hold, who, uid, owner)) \\|\\||    return
-m+|fs/hold/heirs.c|    return owner && (owner_alive(owner) \\|\\| hold_can_pass_on(hold, true));|    return owner != NULL;
-m+|fs/hold/heirs.c|    return owner && (owner_alive(owner) \\|\\| hold_can_pass_on(hold, true));|    return false;
+m+|fs/hold/heirs.c|    return owner && (owner_alive(owner) \\|\\| hold_can_pass_on(hold, true) \\|\\| hold_orphans(hold, true));|    return owner != NULL;
+m+|fs/hold/heirs.c|    return owner && (owner_alive(owner) \\|\\| hold_can_pass_on(hold, true) \\|\\| hold_orphans(hold, true));|    return false;
 m+|fs/hold/hold.c|        backend_release(fs->backend, ticket, done, arg);|        if (done) {\n            done(arg, BACKEND_OK);\n        }
 m+|fs/hold/hold.c|    if (node->record->visible) {\n        node->record->visible = false;|    if (false) {\n        node->record->visible = false;
 m+|fs/ops/file.c|    h->record->closing = !h->record->locking && !h->record->refused;|    h->record->closing = !h->record->locking;

@@ -902,6 +902,159 @@ START_TEST(descent_follows_the_parents)
 }
 END_TEST
 
+/* --- children that stay ---------------------------------------------------------- */
+
+/* A session below this process, which adopts its orphans: its leader, a process that takes a lease, and that one's
+ * child. `older` was adopted before. */
+struct job {
+    volatile pid_t leader, taker, child, older;
+    volatile bool own_session; /* the child is to take a session of its own */
+};
+
+/* Ends with the test, which nothing reports to an orphan. */
+static G_NORETURN void stay(pid_t test, const volatile bool *own_session)
+{
+    while (kill(test, 0) == 0) {
+        poll(NULL, 0, 1);
+        if (*own_session) {
+            setsid();
+        }
+    }
+    _exit(0);
+}
+
+static G_NORETURN void lead_job(struct job *job)
+{
+    static const bool never;
+    pid_t test = getppid();
+    setsid();
+    if (spawn() == 0) {
+        pid_t older = fork();
+        if (older == 0) {
+            stay(test, &never);
+        }
+        job->older = older;
+        _exit(0);
+    }
+    wait(NULL);
+    poll(NULL, 0, 30); /* start times are in ticks */
+    pid_t taker = spawn();
+    if (taker == 0) {
+        pid_t child = fork();
+        if (child == 0) {
+            stay(test, &job->own_session);
+        }
+        job->child = child;
+        rest();
+    }
+    job->taker = taker;
+    job->leader = getpid();
+    rest();
+}
+
+static struct job *spawn_job(void)
+{
+    struct job *job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(job, MAP_FAILED);
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    if (spawn() == 0) {
+        lead_job(job);
+    }
+    AWAIT(job->leader && job->taker && job->child && job->older);
+    return job;
+}
+
+static void end_job(struct job *job)
+{
+    kill(job->child, SIGKILL);
+    kill(job->older, SIGKILL);
+    kill(job->leader, SIGKILL);
+    munmap(job, sizeof *job);
+    end();
+}
+
+/* Ends the taker.  Returns how many orphans it left. */
+static guint end_taker(const struct job *job, struct owner *taker)
+{
+    kill(job->taker, SIGKILL);
+    AWAIT(parent_of(job->child) == getpid());
+    AWAIT(!owner_alive(taker));
+    return owner_orphans(taker) ? owner_orphans(taker)->len : 0;
+}
+
+START_TEST(child_that_stays_is_known_by_its_job)
+{
+    begin(_i);
+    struct job *job = spawn_job();
+    pid_t stranger = spawn_idle();
+    struct owner *taker = get(job->taker), *leader = get(job->leader);
+    ck_assert_str_eq(heirs(taker, 1), pids(1, job->leader, 0));
+    ck_assert_uint_eq(end_taker(job, taker), 1);
+    struct owner *child = get(job->child), *older = get(job->older);
+    ck_assert_ptr_eq(g_ptr_array_index(owner_orphans(taker), 0), child);
+    ck_assert(owner_descends(child, leader));
+    ck_assert(!owner_descends(older, leader));
+    kill(job->leader, SIGKILL);
+    AWAIT(!owner_alive(leader));
+    ck_assert(!owner_descends(child, leader));
+    owner_unref(child);
+    owner_unref(older);
+    owner_unref(taker);
+    owner_unref(leader);
+    end_child(stranger);
+    reap(stranger);
+    end_job(job);
+}
+END_TEST
+
+START_TEST(child_in_a_session_of_its_own_is_known_if_it_was_seen)
+{
+    begin(_i);
+    struct job *job = spawn_job();
+    bool seen = _i != 0;
+    struct owner *taker = get(job->taker), *child = get(job->child);
+    ck_assert_str_eq(heirs(taker, 1), pids(1, job->leader, 0));
+    if (seen) {
+        ck_assert(owner_descends(child, taker));
+    }
+    job->own_session = true;
+    AWAIT(getsid(job->child) == job->child);
+    ck_assert_uint_eq(end_taker(job, taker), seen);
+    owner_unref(child);
+    owner_unref(taker);
+    end_job(job);
+}
+END_TEST
+
+START_TEST(children_of_a_process_that_exits_are_read)
+{
+    begin(_i);
+    struct job *job = spawn_job();
+    struct owner *taker = get(job->taker);
+    job->own_session = true;
+    AWAIT(getsid(job->child) == job->child);
+    ck_assert_str_eq(heirs(taker, 1), pids(1, job->leader, 0));
+    owner_note_children(taker);
+    ck_assert_uint_eq(end_taker(job, taker), 1);
+    owner_unref(taker);
+    end_job(job);
+}
+END_TEST
+
+START_TEST(child_of_a_process_that_ends_later_does_not_count)
+{
+    begin(_i);
+    struct job *job = spawn_job();
+    struct owner *taker = get(job->taker);
+    ck_assert_str_eq(heirs(taker, 1), pids(1, job->leader, 0));
+    owner_note_children(taker);
+    taker->took_at -= 1100 * INT64_C(1000000);
+    ck_assert_uint_eq(end_taker(job, taker), 0);
+    owner_unref(taker);
+    end_job(job);
+}
+END_TEST
+
 START_TEST(processor_of_a_thread_is_known)
 {
     struct process_reader reader;
@@ -1146,6 +1299,10 @@ int main(void)
     tcase_add_loop_test(cases, a_parent_that_is_in_execve_inherits, 0, KINDS);
     tcase_add_loop_test(cases, who_adopts_an_orphan_is_its_parent, 0, KINDS);
     tcase_add_loop_test(cases, descent_follows_the_parents, 0, KINDS);
+    tcase_add_loop_test(cases, child_that_stays_is_known_by_its_job, 0, KINDS);
+    tcase_add_loop_test(cases, child_in_a_session_of_its_own_is_known_if_it_was_seen, 0, KINDS);
+    tcase_add_loop_test(cases, children_of_a_process_that_exits_are_read, 0, KINDS);
+    tcase_add_loop_test(cases, child_of_a_process_that_ends_later_does_not_count, 0, KINDS);
     tcase_add_test(cases, processor_of_a_thread_is_known);
     tcase_add_loop_test(cases, asking_often_gives_the_same_answer, 0, KINDS);
     tcase_add_test(cases, thread_is_killed_by_a_fatal_signal_only);
