@@ -136,8 +136,9 @@ static void meta_decode_heirs(const char *text, struct meta *m)
     m->partners = partners ? meta_decode_processes(partners + 1, m, m->heirs) : 0;
 }
 
-bool meta_decode(GBytes *bytes, struct meta *m)
+bool meta_decode(GBytes *bytes, struct meta *ret_meta)
 {
+    struct meta decoded, *m = &decoded;
     gsize size = 0;
     const char *data = bytes ? g_bytes_get_data(bytes, &size) : NULL;
     char text[1024], times[META_TIMES_MAX], heirs[META_HEIRS_MAX * 32 + 2];
@@ -169,5 +170,6 @@ bool meta_decode(GBytes *bytes, struct meta *m)
     m->guard = MIN(flags / BACKEND_GUARD_UNIT, BACKEND_GUARD_MAX);
     meta_decode_times(times, m);
     meta_decode_heirs(heirs, m);
+    *ret_meta = decoded;
     return true;
 }

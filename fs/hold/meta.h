@@ -56,7 +56,7 @@ struct meta {
 /* A new reference. */
 GBytes *meta_encode(const struct meta *meta);
 
-/* False if it does not have this form; `*meta` is undefined then. */
-bool meta_decode(GBytes *bytes, struct meta *meta);
+/* False if it does not have this form; `*ret_meta` is unchanged then. */
+bool meta_decode(GBytes *bytes, struct meta *ret_meta);
 
 #endif

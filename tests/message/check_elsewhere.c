@@ -232,7 +232,7 @@ END_TEST
 
 START_TEST(of_a_client_that_is_no_mount_its_content_is_shown)
 {
-    fake_backend_occupy_plainly(here->fake, "L", "random token");
+    fake_backend_occupy_plainly(here->fake, "L", "random token", NULL);
     struct fuse_entry_out found = entry(here, "L");
     ck_assert_uint_eq(found.attr.mode, S_IFREG | 0666);
     ck_assert_uint_eq(found.attr.uid, 0);
@@ -255,6 +255,16 @@ START_TEST(of_a_client_that_is_no_mount_its_content_is_shown)
     here->uid = 0;
     ck_assert_int_eq(setxattr_result(here, found.nodeid, "user.lease.break", "1"), 0);
     ck_assert(!wire_exists(here, "L"));
+}
+END_TEST
+
+/* What it wrote begins like the meta of a symbolic link. */
+START_TEST(what_a_foreign_client_wrote_makes_no_symbolic_link)
+{
+    fake_backend_occupy_plainly(here->fake, "L", "random token", "1 host 1 1 1001 1001 120777 -");
+    struct fuse_entry_out found = entry(here, "L");
+    ck_assert_uint_eq(found.attr.mode, S_IFREG | 0666);
+    ck_assert_uint_eq(attributes(here, found.nodeid).mode, S_IFREG | 0666);
 }
 END_TEST
 
@@ -721,6 +731,7 @@ int main(void)
     tcase_add_test(cases, tab_in_a_command_begins_no_note);
     tcase_add_test(cases, ticket_elsewhere_is_one);
     tcase_add_test(cases, of_a_client_that_is_no_mount_its_content_is_shown);
+    tcase_add_test(cases, what_a_foreign_client_wrote_makes_no_symbolic_link);
     tcase_add_test(cases, listing_has_the_names_held_elsewhere);
     tcase_add_test(cases, getlk_shows_no_pid_of_another_host);
     tcase_add_test(cases, what_another_mount_holds_cannot_be_changed);

@@ -589,7 +589,7 @@ START_TEST(write_of_a_lease_that_another_has_by_now_is_stale)
     uint64_t written = wire_write(w, file, 4, "more", 4);
     ck_assert(wire_waits(w, written));
     fake_backend_end(w->fake, "L", BACKEND_LOST);
-    fake_backend_occupy_plainly(w->fake, "L", "theirs");
+    fake_backend_occupy_plainly(w->fake, "L", "theirs", NULL);
     fake_backend_hold(w->fake, FAKE_STAT, false);
     fake_backend_answer(w->fake, FAKE_STAT, 0);
     ck_assert_int_eq(wire_result(w, written), ESTALE);

@@ -609,7 +609,7 @@ void fake_backend_keep_handle_lock(struct fake_backend *fake, const char *name, 
     t->meta = g_bytes_ref(meta);
 }
 
-void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, const char *content)
+void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, const char *content, const char *meta)
 {
     struct fake_ticket *t = g_new0(struct fake_ticket, 1);
     t->name = g_strdup(name);
@@ -617,6 +617,7 @@ void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, co
     t->head =
         (struct backend_ticket){.acquired = CLOCK_NEVER, .deadline = CLOCK_NEVER, .kind = BACKEND_LEASE, .held = true};
     t->head.content = g_bytes_new(content, strlen(content));
+    t->meta = meta ? g_bytes_new(meta, strlen(meta)) : NULL;
     g_ptr_array_add(fake->store->tickets, t);
 }
 

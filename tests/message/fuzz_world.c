@@ -437,7 +437,7 @@ static void meddle_from_afar(void)
                strlen(name) == 1) {
         g_hash_table_add(z->occupied, (char *)name);
         if (chance(4)) {
-            fake_backend_occupy_plainly(fake, name, "some token");
+            fake_backend_occupy_plainly(fake, name, "some token", NULL);
         } else {
             fake_backend_occupy(fake, name, (enum backend_kind)pick(4), (enum backend_mode)pick(2));
         }
