@@ -309,6 +309,7 @@ static int store_open_postgresql(const struct options *options, struct backend *
     struct store_login login;
     int result = store_login_read(options, &login, error, error_size);
     if (result == 0) {
+        _Static_assert(POSTGRESQL_FILES_MAX <= SANDBOX_FILES_MAX, "the policy has a slot for each file");
         static struct postgresql_needs needs; /* the policy refers to its files until the process ends */
         server.user = login.user;
         server.password = login.password;

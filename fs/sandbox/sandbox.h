@@ -23,7 +23,7 @@
 
 #define SANDBOX_TEXT_MAX 256
 #define SANDBOX_PORTS_MAX 16
-#define SANDBOX_FILES_MAX 8
+#define SANDBOX_FILES_MAX 10
 
 /* The kernel's structure is libc's, so that the filter allows fstat(2) alone.  Elsewhere libc needs the calls that look
  * at any path, too. */
