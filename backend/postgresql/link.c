@@ -522,16 +522,8 @@ void pq_link_start(struct pq_link *link, struct ev_loop *loop, const struct pq_e
 
 void pq_link_free(struct pq_link *link)
 {
-    if (link->loop) {
-        ev_clear_pending(link->loop, &link->flushing);
-        ev_timer_stop(link->loop, &link->tick);
-        ev_timer_stop(link->loop, &link->retry);
-    }
     if (link->attempt) {
         pq_attempt_abandon(link->attempt);
-    }
-    if (link->loop) {
-        ev_async_stop(link->loop, &link->wake);
     }
     if (link->conn && link->loop) {
         link_send_waiting(link); /* the last calls, such as releases */
@@ -541,6 +533,12 @@ void pq_link_free(struct pq_link *link)
         link_close(link);
     } else if (link->conn) {
         PQfinish(link->conn);
+    }
+    if (link->loop) { /* a call that could not be sent has started some of these again */
+        ev_clear_pending(link->loop, &link->flushing);
+        ev_timer_stop(link->loop, &link->tick);
+        ev_timer_stop(link->loop, &link->retry);
+        ev_async_stop(link->loop, &link->wake);
     }
     pq_pending_clear(&link->pending);
     g_ptr_array_unref(link->warnings);

@@ -26,7 +26,7 @@ static struct backend *open_mount(uint32_t seed, const char *identity)
 {
     char uri[256];
     snprintf(uri, sizeof uri, "postgresql:///postgres?host=%s&port=%u&user=postgres&schema=t%d",
-             postgresql_server_socket(server), postgresql_server_port(server), getpid());
+             postgresql_server_socket(server), postgresql_server_port(server), contract_world());
     return open_uri(uri, &(struct postgresql_options){.seed = seed, .timeout = 20000, .identity = identity});
 }
 
@@ -35,7 +35,7 @@ static struct backend *open_relayed_as(const char *identity)
     char uri[256];
     backend_free(open_mount(1, NULL)); /* which makes the schema */
     snprintf(uri, sizeof uri, "postgresql://postgres@127.0.0.1:%u/postgres?schema=t%d",
-             relay_port(relay_to(contract_loop, postgresql_server_port(server))), getpid());
+             relay_port(relay_to(contract_loop, postgresql_server_port(server))), contract_world());
     return open_uri(uri, &(struct postgresql_options){
                              .seed = 1, .timeout = RELAYED_TIMEOUT, .background = true, .identity = identity});
 }
@@ -65,7 +65,8 @@ static struct backend *open_again(void)
 static bool restart(bool empty)
 {
     if (empty) {
-        char *statement = g_strdup_printf("TRUNCATE t%1$d.ticket, t%1$d.mount, t%1$d.term, t%1$d.restored", getpid());
+        char *statement =
+            g_strdup_printf("TRUNCATE t%1$d.ticket, t%1$d.mount, t%1$d.term, t%1$d.restored", contract_world());
         g_free(postgresql_server_do(server, statement));
         g_free(statement);
     }
@@ -91,7 +92,7 @@ START_TEST(acquire_that_was_rolled_back_and_cancelled_is_not_sent_again)
         "IF nextval('t%1$d.attempts') = 1 THEN RAISE EXCEPTION 'refused' USING ERRCODE = '40001'; END IF; "
         "RETURN NEW; END $$; CREATE TRIGGER refuse BEFORE INSERT ON t%1$d.ticket FOR EACH ROW "
         "WHEN (NEW.path = 'a'::bytea) EXECUTE FUNCTION t%1$d.refuse()",
-        getpid());
+        contract_world());
 
     ck_assert_int_eq(contract_stat("b").type, BACKEND_NOTHING);
     g_free(postgresql_server_do(server, statements));
@@ -118,6 +119,25 @@ static bool on_found(void *arg, const char *name, struct backend_ticket *ticket,
     ++*(unsigned *)arg;
     return false;
 }
+
+/* Its last call, the release, finds the connection gone; the loop goes on without it. */
+START_TEST(mount_that_ends_without_its_server_leaves_nothing_in_the_loop)
+{
+    struct contract_log log = {0};
+    struct backend *first = contract_backend;
+
+    contract_backend = open_relayed();
+    contract_start(contract_backend);
+    CONTRACT_UNTIL(contract_stat("c").type == BACKEND_NOTHING);
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    relay_close();
+    backend_release(contract_backend, ticket, NULL, NULL);
+    backend_free(contract_backend);
+    contract_backend = first;
+    contract_pass(CONTRACT_TERM);
+    relay_end();
+}
+END_TEST
 
 START_TEST(recovery_whose_answer_is_lost_finds_all_locks)
 {
@@ -148,6 +168,7 @@ static TCase *postgresql_case(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
     tcase_add_loop_test(tcase, acquire_that_was_rolled_back_and_cancelled_is_not_sent_again, 0, 5);
+    tcase_add_test(tcase, mount_that_ends_without_its_server_leaves_nothing_in_the_loop);
     tcase_add_test(tcase, recovery_whose_answer_is_lost_finds_all_locks);
     return tcase;
 }
