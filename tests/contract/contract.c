@@ -1,8 +1,10 @@
 /* contract: the loop, the fixtures and the calls of the scenarios. */
 #include "tests/contract/contract.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TIME_LIMIT 20.0 /* seconds, for each wait */
 #define TICK 0.02       /* seconds, of a turn in which nothing happens */
@@ -35,6 +37,17 @@ unsigned contract_many(unsigned many)
 int64_t contract_term(void)
 {
     return subject->term ? subject->term : 2000;
+}
+
+int contract_world(void)
+{
+    static pid_t process;
+    static int world;
+    if (process != getpid()) {
+        process = getpid();
+        world = (int)(clock_wall_us() / 100 % INT_MAX);
+    }
+    return world;
 }
 
 bool contract_can(enum backend_feature feature)

@@ -40,6 +40,9 @@ unsigned contract_many(unsigned many);
 
 int64_t contract_term(void);
 
+/* Names what this scenario has in its server: no other scenario has the same number.  (A pid may come again.) */
+int contract_world(void);
+
 /* Whether the store of the scenario can. */
 bool contract_can(enum backend_feature feature);
 

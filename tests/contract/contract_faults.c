@@ -38,7 +38,7 @@ static bool strike(enum fault fault)
  */
 static int64_t soon(enum fault fault)
 {
-    return fault == RESTARTED ? SOON + TERM : SOON;
+    return fault == RESTARTED ? SOON + STARTS + TERM : SOON;
 }
 
 static void repair(void)
@@ -104,8 +104,9 @@ END_TEST
 
 START_TEST(waiter_keeps_its_place)
 {
-    struct lock *holder = lock_take(contract_other, "L"), *first = lock_take(contract_one, "L"),
-                *second = lock_take(contract_other, "L");
+    struct lock *holder = take_before((enum fault)_i, contract_other, "L"),
+                *first = take_before((enum fault)_i, contract_one, "L"),
+                *second = take_before((enum fault)_i, contract_other, "L");
 
     if (!contract_can(BACKEND_CAN_SEQUENCE) || !strike((enum fault)_i))
         return;
@@ -124,7 +125,8 @@ END_TEST
 /* A lock that was released while the store was away is free at once, and not only after its term. */
 START_TEST(release_during_a_fault_is_done_when_it_is_over)
 {
-    struct lock *holder = lock_take(contract_one, "L"), *waiter = lock_take(contract_other, "L");
+    struct lock *holder = take_before((enum fault)_i, contract_one, "L"),
+                *waiter = take_before((enum fault)_i, contract_other, "L");
 
     if (!strike((enum fault)_i))
         return;
@@ -140,7 +142,8 @@ END_TEST
 
 START_TEST(grant_during_a_fault_is_found_when_it_is_over)
 {
-    struct lock *holder = lock_take(contract_other, "L"), *waiter = lock_take(contract_one, "L");
+    struct lock *holder = take_before((enum fault)_i, contract_other, "L"),
+                *waiter = take_before((enum fault)_i, contract_one, "L");
 
     if (!strike((enum fault)_i))
         return;

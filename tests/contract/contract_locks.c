@@ -79,6 +79,7 @@ static void on_released(void *arg, enum backend_result result)
 void lock_release(struct lock *lock)
 {
     struct backend_ticket *ticket = lock->ticket;
+    ck_assert(ticket && !lock->log.ended); /* an ended ticket is freed */
     lock->ticket = NULL;
     backend_release(lock->mount, ticket, on_released, NULL);
 }
@@ -87,6 +88,7 @@ enum backend_result lock_release_and_wait(struct lock *lock)
 {
     struct backend_ticket *ticket = lock->ticket;
     int result = -1;
+    ck_assert(ticket && !lock->log.ended);
     lock->ticket = NULL;
     backend_release(lock->mount, ticket, on_released, &result);
     LOCK_UNTIL(result >= 0);

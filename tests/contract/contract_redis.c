@@ -25,7 +25,7 @@ static struct backend *open_with(struct redis_options options)
     struct backend *b = NULL;
     while (CONTRACT_WAIT && redis_server_do(server, "WAIT 1 1000") < 1) {
     }
-    snprintf(prefix, sizeof prefix, "t%d:", getpid());
+    snprintf(prefix, sizeof prefix, "t%d:", contract_world());
     options.prefix = prefix;
     options.conn.wait = CONTRACT_WAIT;
     ck_assert_msg(redis_new(&options, &b, error, sizeof(error)) == 0, "%s", error);

@@ -18,7 +18,7 @@ static int64_t term =
 
 static struct backend *open_mount_at(const uint16_t *ports, uint32_t seed, const char *identity)
 {
-    char error[256] = "", *prefix = g_strdup_printf("t%d:", getpid());
+    char error[256] = "", *prefix = g_strdup_printf("t%d:", contract_world());
     char *text = g_strdup_printf("redlock://127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u", ports[0], ports[1], ports[2]);
     struct redlock_uri uri;
     struct backend *b = NULL;
@@ -88,7 +88,7 @@ static struct backend *open_other(void)
 /* A command with the key of the lock "a" behind its first word, and more behind that. */
 static long long server_do(unsigned server, const char *word, const char *more)
 {
-    char *key = g_strdup_printf("t%d:a", getpid());
+    char *key = g_strdup_printf("t%d:a", contract_world());
     long long answer = more ? redis_server_do(servers[server], "%s %s %s", word, key, more)
                             : redis_server_do(servers[server], "%s %s", word, key);
 
@@ -149,7 +149,7 @@ START_TEST(token_grows_although_the_servers_forget_it)
 
     ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
     for (unsigned i = 0; i < G_N_ELEMENTS(servers); i++) {
-        char *key = g_strdup_printf("lfs:N:t%d:a", getpid());
+        char *key = g_strdup_printf("lfs:N:t%d:a", contract_world());
 
         CONTRACT_UNTIL(redis_server_do(servers[i], "DEL %s", key) == 1); /* a majority, and the third behind it */
         g_free(key);
@@ -162,7 +162,7 @@ END_TEST
 START_TEST(token_is_greater_than_one_that_only_one_server_of_a_majority_knows)
 {
     struct contract_log log = {0};
-    char *key = g_strdup_printf("lfs:N:t%d:a", getpid());
+    char *key = g_strdup_printf("lfs:N:t%d:a", contract_world());
 
     for (unsigned i = 0; i < 2; i++) /* the number that a majority has; the clock is below it */
         redis_server_do(servers[i], "SET %s 9000000000000000", key);
@@ -255,7 +255,7 @@ END_TEST
 /* As another mount's claim leaves it: a number is reported when a majority has it. */
 static void claim_on(unsigned server, const char *number)
 {
-    char *record = g_strdup_printf("lfs:R:t%d:a", getpid());
+    char *record = g_strdup_printf("lfs:R:t%d:a", contract_world());
 
     server_do(server, "SET", "another");
     redis_server_do(servers[server], "HSET %s token another number %s", record, number);
@@ -449,7 +449,8 @@ static void on_joined(void *arg, enum backend_result result, struct backend_tick
 START_TEST(claim_does_not_join_what_is_broken_before_it_is_answered)
 {
     static const char tell[] = "return redis.call('PUBLISH', KEYS[2], 'e ' .. redis.call('GET', KEYS[1]) .. ' broken')";
-    char *key = g_strdup_printf("t%d:a", getpid()), *channel = g_strdup_printf("lfs:redlock1:t%d:{n}", getpid());
+    char *key = g_strdup_printf("t%d:a", contract_world()),
+         *channel = g_strdup_printf("lfs:redlock1:t%d:{n}", contract_world());
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = join_claim(&log[1]);
     struct backend_ticket *joined = NULL;
@@ -693,7 +694,7 @@ END_TEST
 /* As a break of "a" with that number does. */
 static void set_number(unsigned server, uint64_t number)
 {
-    redis_server_do(servers[server], "SET lfs:N:t%d:a %llu", getpid(), (unsigned long long)number + 1);
+    redis_server_do(servers[server], "SET lfs:N:t%d:a %llu", contract_world(), (unsigned long long)number + 1);
 }
 
 START_TEST(server_that_lacks_a_lock_makes_a_majority_with_one_that_has_it)
@@ -746,7 +747,8 @@ START_TEST(break_leaves_a_greater_number)
     CONTRACT_UNTIL(keys() == 0 && log.ended == 1);
     for (unsigned i = 0; i < 3; i++)
         CONTRACT_UNTIL(redis_server_do(servers[i], "EVAL %s 1 lfs:N:t%d:a",
-                                       "return tonumber(redis.call('GET', KEYS[1]))", getpid()) > (long long)fence);
+                                       "return tonumber(redis.call('GET', KEYS[1]))",
+                                       contract_world()) > (long long)fence);
     ck_assert_uint_gt(contract_get("a", BACKEND_LEASE, &log)->fence, fence + 1);
 }
 END_TEST
@@ -848,7 +850,7 @@ static void restart_daemon(void)
 static char *notes_key(void)
 {
     char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, "redlock host:/mnt/locks", -1);
-    char *key = g_strdup_printf("lfs:m:t%d:%.32s", getpid(), digest);
+    char *key = g_strdup_printf("lfs:m:t%d:%.32s", contract_world(), digest);
 
     g_free(digest);
     return key;

@@ -21,7 +21,7 @@ static char *state; /* the directory of open_again; or NULL */
 static struct backend *open_mount_of(uint16_t port, const char *below, uint32_t seed, bool background,
                                      const char *directory)
 {
-    char error[256] = "", *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d%s", port, getpid(), below);
+    char error[256] = "", *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d%s", port, contract_world(), below);
     struct zookeeper_uri uri;
     struct backend *b = NULL;
 
@@ -327,8 +327,8 @@ END_TEST
 /* Whether a mount of that directory is refused. */
 static void assert_refused(const char *below, const char *words)
 {
-    char error[512] = "",
-         *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d%s", zookeeper_server_port(server), getpid(), below);
+    char error[512] = "", *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d%s", zookeeper_server_port(server),
+                                                  contract_world(), below);
     struct zookeeper_uri uri;
     struct backend *b = NULL;
     ck_assert_int_eq(zookeeper_uri_parse(&uri, text, error, sizeof error), 0);

@@ -21,7 +21,7 @@ static char error[512];
 static char *prefix(void)
 {
     static char text[32];
-    snprintf(text, sizeof text, "t%d:", getpid());
+    snprintf(text, sizeof text, "t%d:", contract_world());
     return text;
 }
 
