@@ -156,9 +156,16 @@ void entry_fill_elsewhere(struct fs *fs, struct node *node, const struct backend
     node->record->visible = true;
     struct node_past *past =
         tree_ensure_past(node); /* a process that has found it may still ask about it when it has gone */
+    past->fence = info->fence;
     past->mode = entry->attr.st_mode;
     past->uid = entry->attr.st_uid;
     past->gid = entry->attr.st_gid;
+}
+
+bool entry_has_outlived(const struct node *node, const struct backend_info *info)
+{
+    bool open = !LIST_EMPTY(&node->handles) && LIST_EMPTY(&node->holds) && LIST_EMPTY(&node->waiting);
+    return open && !node->awaited && node->past && node->past->fence && node->past->fence != info->fence;
 }
 
 #define ENTRY_TICKET_DIGITS 10

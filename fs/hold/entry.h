@@ -18,6 +18,10 @@ void entry_fill_attributes_elsewhere(struct fs *fs, const struct node *node, con
 void entry_fill_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info,
                           struct fuse_entry_param *ret_entry);
 
+/* Has the lock of another mount that the node was found on ended, though the node is still open here?  `info` is the
+ * lock that has its name now. */
+bool entry_has_outlived(const struct node *node, const struct backend_info *info);
+
 /* A negative entry.  `has_node`: this mount still has a node of that name. */
 void entry_fill_missing(struct fs *fs, bool has_node, const char *name, struct fuse_entry_param *ret_entry);
 

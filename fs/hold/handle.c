@@ -39,6 +39,20 @@ static struct handle *handle_attach(struct fs *fs, struct node *node, struct own
     return h;
 }
 
+/* For record->found: it was opened on a lock whose token is not known, the next that is seen. */
+#define HANDLE_FOUND_UNKNOWN UINT64_MAX
+
+/* 0: it was opened on a free name. */
+static uint64_t handle_find_lock(const struct request *r)
+{
+    const struct hold *shown = hold_find_shown(r->node);
+    uint64_t elsewhere = r->node->past ? r->node->past->fence : 0;
+    if (shown && shown->ticket) {
+        return shown->ticket->fence;
+    }
+    return elsewhere || r->creates ? elsewhere : HANDLE_FOUND_UNKNOWN;
+}
+
 bool handle_new(struct request *r)
 {
     struct keep_table *table = keep_table(r->fs->keep, KEEP_HANDLES);
@@ -55,6 +69,7 @@ bool handle_new(struct request *r)
     record->opener_pid = opener ? owner_identity(opener, &record->opener_start) : 0;
     record->uid = context->uid;
     record->gid = context->gid;
+    record->found = handle_find_lock(r);
     record->mode = (r->creates ? r->mode : r->fs->options->lock_mode) & RIGHTS_MODE;
     record->has_mode = r->creates || record->mode;
     record->writable = (r->file.flags & O_ACCMODE) != O_RDONLY;
@@ -76,6 +91,7 @@ mode_t handle_mode(struct handle *h)
 
 struct hold *handle_new_hold(struct fs *fs, struct handle *h, enum backend_kind kind)
 {
+    tree_attach(fs->tree, h->node); /* others that open the name find the claim */
     return hold_new(fs, h->node, kind, h->opener, h->record->uid, h->record->gid, S_IFREG | handle_mode(h));
 }
 
@@ -101,6 +117,21 @@ struct hold *handle_find_hold(struct fs *fs, const struct handle *h)
     struct hold *own = h->hold && h->hold->kind != BACKEND_FLOCK ? h->hold : handle_find_hold_on(h->node, h);
     own = own ? own : h->hold;
     return own ? own : handle_find_hold_on(tree_current_node(fs->tree, h->node), h);
+}
+
+bool handle_has_outlived(struct fs *fs, struct handle *h, const struct backend_info *info)
+{
+    const struct hold *shown = hold_find_shown(tree_current_node(fs->tree, h->node));
+    uint64_t now = info->type == BACKEND_LOCK ? info->fence
+                   : shown && shown->ticket   ? shown->ticket->fence /* a server that lost its data gets it again */
+                                              : HANDLE_FOUND_UNKNOWN;
+    if (!h->record->found || handle_find_hold(fs, h)) {
+        return false;
+    }
+    if (h->record->found == HANDLE_FOUND_UNKNOWN && now != HANDLE_FOUND_UNKNOWN) {
+        h->record->found = now;
+    }
+    return now == HANDLE_FOUND_UNKNOWN || now != h->record->found;
 }
 
 bool handle_shares_hold(const struct handle *h)

@@ -28,6 +28,7 @@ struct handle_record {
     struct handle *handle; /* of this daemon; means nothing to the next one */
     uint64_t node;         /* number of its node */
     uint64_t fence;        /* of `hold`; 0: none */
+    uint64_t found;        /* the fencing token of what it was opened on: see handle_has_outlived */
     uint64_t poll;         /* the kernel's number for those that poll it; 0: nobody does */
     uint64_t opener_start; /* with its pid, whom it belongs to */
     int32_t opener_pid;    /* 0: a process of another pid namespace */
@@ -106,6 +107,9 @@ static inline bool handle_is_converting(const struct handle *h)
     return h->hold && h->hold->converting && h->hold->kind == BACKEND_PROVISIONAL;
 }
 
+/* Has the lock ended that had the name when the handle was opened?  `info` is what the store has by its name now.  Such
+ * a handle reads nothing until it has a lock itself, whoever has the name. */
+bool handle_has_outlived(struct fs *fs, struct handle *handle, const struct backend_info *info);
 /* Does another handle belong to the same hold? */
 bool handle_shares_hold(const struct handle *handle);
 /* Can closing it make a lease of its hold? */

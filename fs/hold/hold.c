@@ -335,6 +335,16 @@ static void hold_end(struct fs *fs, struct hold *hold)
     LIST_INSERT_HEAD(&hold->node->waiting, hold, link);
 }
 
+/* Has it an open file that was opened on a lock, and so sees that this has ended? */
+static bool hold_was_found(const struct node *node)
+{
+    const struct handle *handle = LIST_FIRST(&node->handles);
+    while (handle && !handle->record->found) {
+        handle = LIST_NEXT(handle, link);
+    }
+    return handle;
+}
+
 void hold_notify_gone(struct fs *fs, struct node *node)
 {
     if (node->record->visible) {
@@ -346,9 +356,13 @@ void hold_notify_gone(struct fs *fs, struct node *node)
         past->expired = node->record->kept ? past->deleted : past->expired;
         node->record->kept = false;
     }
+    if (node->past) {
+        node->past->fence = 0;
+    }
     tree_unlink(fs->tree, node);
     tree_touch(node->parent);
-    if (LIST_EMPTY(&node->handles) && LIST_EMPTY(&node->holds) && LIST_EMPTY(&node->waiting) && !node->awaited) {
+    if ((LIST_EMPTY(&node->handles) || hold_was_found(node)) && LIST_EMPTY(&node->holds) &&
+        LIST_EMPTY(&node->waiting) && !node->awaited) {
         tree_detach(fs->tree, node); /* the next lock of this name is another inode */
     }
 }

@@ -118,8 +118,11 @@ struct request {
             bool mapped; /* for mmap(2): the kernel shares the page among all processes that map the file */
         } read;
         struct backend_directory directory; /* to make */
-        struct hold *replaced;              /* counted: of a rename, the caller's lock on the new name */
-        unsigned releases;                  /* of an unlink: releases without an answer yet */
+        struct {
+            struct hold *replaced; /* counted: the caller's lock on the new name */
+            uint64_t fence;        /* of the lock that moves, before */
+        } rename;
+        unsigned releases; /* of an unlink: releases without an answer yet */
         struct {
             const struct xattr *attribute;
             size_t size;

@@ -449,8 +449,11 @@ struct node *tree_next_displaced(struct tree *tree, const struct node *parent, c
 struct node *tree_find(struct tree *tree, const struct node *parent, const char *name)
 {
     struct node *node = nametable_find(&tree->names, parent, name);
+    unsigned at = 0;
     if (!node) {
-        node = tree_next_displaced(tree, parent, name, &(unsigned){0});
+        do { /* one that is only open has had its lock: the next is another file */
+            node = tree_next_displaced(tree, parent, name, &at);
+        } while (node && LIST_EMPTY(&node->holds) && LIST_EMPTY(&node->waiting));
         if (node) {
             tree_attach(tree, node);
         }
@@ -650,7 +653,7 @@ void tree_unlink(struct tree *tree, struct node *node)
     }
     int64_t key = (int64_t)node->record->ino;
     unsigned links = GPOINTER_TO_UINT(g_hash_table_lookup(tree->links, &key));
-    if (links > 2) {
+    if (links > 1) {
         tree_set_links(tree, node->record->ino, links - 1);
     } else {
         g_hash_table_remove(tree->links, &key);

@@ -82,6 +82,7 @@ struct node_past {
     char *name;          /* the present name, or NULL: see tree_name */
     uint64_t deleted;    /* number of the last notify_delete; see notify.h */
     uint64_t expired;    /* the last such number of an entry that the kernel had cached */
+    uint64_t fence;      /* of the lock of another mount that was found by its name; 0: none */
     uint32_t lock_ended; /* when its lock last ended: low bits of clock_now; 0: never */
     mode_t mode;         /* of the last lock, with uid and gid: type and permissions; 0: there was none */
     uid_t uid;
@@ -110,7 +111,7 @@ struct node {
 struct tree {
     struct nametable names;
     struct node *root;
-    GHashTable *links;        /* ino -> how many names share it; only where several did */
+    GHashTable *links;        /* ino -> how many names have it; only where several had it */
     struct nametable unnamed; /* nodes that are not in `names` */
     struct notify *notify;
     struct keep_table *nodes, *long_names, *directories;
@@ -226,11 +227,13 @@ void tree_invalidate(struct tree *tree, struct node *node);
 void tree_link(struct tree *tree, struct node *node, struct node *other);
 /* The node's name is gone: it leaves its hard links.  It keeps the st_ino while a file of it is open. */
 void tree_unlink(struct tree *tree, struct node *node);
-/* st_nlink. */
+/* st_nlink.  0: its lock has ended, and no name has its ino any more. */
 static inline unsigned tree_links(const struct tree *tree, const struct node *node)
 {
-    unsigned links = node->record->linked ? GPOINTER_TO_UINT(g_hash_table_lookup(tree->links, &node->record->ino)) : 0;
-    return links ? links : 1; /* 1 also for the last name, which keeps its flag `linked` */
+    bool gone = !node->record->hashed && LIST_EMPTY(&node->holds) && LIST_EMPTY(&node->waiting);
+    bool shares = gone || node->record->linked;
+    unsigned links = shares ? GPOINTER_TO_UINT(g_hash_table_lookup(tree->links, &node->record->ino)) : 0;
+    return links || gone ? links : 1;
 }
 
 /* Sets a directory's mtime, because its entries have changed. */

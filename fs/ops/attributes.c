@@ -126,6 +126,15 @@ static void attributes_known(void *arg, enum backend_result result, const struct
         } else {
             request_reply(r, -ESTALE);
         }
+    } else if (lock && r->next_step == attributes_show &&
+               (!node->record->hashed ||
+                entry_has_outlived(node, info))) { /* its lock has ended, and another has the name */
+        tree_detach(r->fs->tree, node);
+        if (attributes_are_of_own_handle(r) || attributes_were_looked_up(r)) {
+            attributes_reply(r);
+        } else {
+            request_reply(r, -ESTALE);
+        }
     } else if (lock) {
         r->attributes.elsewhere = info;
         r->next_step(r);

@@ -58,8 +58,9 @@ static void content_reply_read(void *arg, enum backend_result result, const stru
 {
     struct request *r = arg;
     gsize size = 0;
-    if (result != BACKEND_OK || r->handle->record->lost) { /* or found to be, by asking */
-        request_reply(r, r->handle->record->lost ? -ESTALE : -EIO);
+    bool ended = r->handle->record->lost || (result == BACKEND_OK && handle_has_outlived(r->fs, r->handle, info));
+    if (result != BACKEND_OK || ended) { /* lost before, or found to be, by asking */
+        request_reply(r, ended ? -ESTALE : -EIO);
         return;
     }
     if (!content_may_read(r, info)) {

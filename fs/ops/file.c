@@ -122,7 +122,7 @@ static void file_flush_idle(struct request *r)
         request_reply(r, 0);
     } else if (h->record->refused) {
         request_reply(r, file_close_error(h));
-    } else if (hold_find_first(h->node)) {
+    } else if (hold_find_first(tree_current_node(r->fs->tree, h->node))) {
         request_reply(r, -EBUSY);
     } else {
         hold_acquire(r, handle_new_hold(r->fs, h, BACKEND_PROVISIONAL), NULL, file_flushed);

@@ -23,6 +23,7 @@ static void lock_apply(struct request *r);
  * lock between that and the reply counts. */
 static void lock_mark_granted(struct handle *h)
 {
+    h->record->found = 0;
     h->record->spent = false;
     h->record->lost = false;
     h->record->wanted = false;

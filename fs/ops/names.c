@@ -66,6 +66,10 @@ static void names_reply_elsewhere(struct request *r, struct node *there, const s
     struct fuse_entry_param entry;
     struct meta meta = {.mode = S_IFREG};
     meta_decode(info->meta, &meta);
+    if (there && entry_has_outlived(there, info)) {
+        tree_detach(r->fs->tree, there); /* who has that open sees another file */
+        there = NULL;
+    }
     r->node = tree_get(r->fs->tree, there, r->other, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
     openings_note_lookup(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
     entry_fill_elsewhere(r->fs, r->node, info, &entry);
@@ -122,7 +126,8 @@ static void names_looked_up(void *arg, enum backend_result result, const struct 
         names_reply_node(r);
     } else if (info->type == BACKEND_NOTHING) {
         names_forget(r, node);
-        names_reply_missing(r, node && node->record->hashed);
+        names_reply_missing(r, (node && node->record->hashed) ||
+                                   tree_next_displaced(r->fs->tree, r->other, r->name, &(unsigned){0}));
     } else if (info->type == BACKEND_DIRECTORY) {
         r->node = tree_get(r->fs->tree, node, r->other, r->name, S_IFDIR);
         directory_load(r->node, &info->directory);
@@ -400,9 +405,15 @@ static struct hold *names_replaceable(struct request *r, const struct node *ther
 
 static void names_move(struct request *r, struct hold *hold)
 {
+    struct handle *h;
     hold_count_in_directories(hold, false);
     hold_rename_node(r->fs, r->node, r->other, r->name);
     hold_count_in_directories(hold, true);
+    LIST_FOREACH(h, &r->node->handles, link) { /* who has it open goes on reading it, under its new token */
+        if (h->record->found == r->rename.fence) {
+            h->record->found = hold->ticket->fence;
+        }
+    }
     openings_note_rename(r->fs->openings, r->node);
 }
 
@@ -410,7 +421,7 @@ static void names_renamed(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     struct fs *fs = r->fs;
-    struct hold *hold = r->hold, *replaced = r->replaced;
+    struct hold *hold = r->hold, *replaced = r->rename.replaced;
     bool taken = result == BACKEND_BUSY && r->file.flags & RENAME_NOREPLACE;
     if (result == BACKEND_OK && hold->ticket) {
         names_move(r, hold);
@@ -474,7 +485,8 @@ static void names_try_rename(struct request *r)
     } else if (request_path_in(r, path)) {
         r->hold = hold_pin(hold);
         hold->renaming = true;
-        r->replaced = hold_pin(replaced);
+        r->rename.replaced = hold_pin(replaced);
+        r->rename.fence = hold->ticket->fence;
         backend_rename(r->fs->backend, hold->ticket, path, replaced ? replaced->ticket : NULL, names_renamed, r);
     }
 }

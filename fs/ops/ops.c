@@ -304,11 +304,10 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 static bool ops_is_meant(struct request *r)
 {
     struct node *node = r->node;
-    bool gone =
-        LIST_EMPTY(&node->handles) && !node->record->hashed; /* the kernel may cache that the name does not exist */
+    bool gone = !node->record->hashed; /* its lock has ended since it was looked up */
     bool meant = openings_check_open(r->fs->openings, fuse_req_ctx(r->req)->pid, node, gone);
     if (meant) {
-        tree_attach(r->fs->tree, node); /* its lock has ended since it was looked up */
+        tree_attach(r->fs->tree, node); /* for the second time, or it is opened again by /proc/PID/fd */
     }
     return meant;
 }

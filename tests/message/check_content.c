@@ -319,6 +319,184 @@ START_TEST(lease_that_its_store_has_forgotten_is_written)
 }
 END_TEST
 
+/* --- files that were opened on the lock of another --------------------------------- */
+
+static int read_error(struct wire_file file)
+{
+    return wire_result(w, wire_read(w, file, 0, 100));
+}
+
+/* A lease of alice's with this content, and bob's file of it. */
+static struct wire_file found_by_bob(const char *content, int flags)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "L", O_RDWR | O_EXCL);
+    write_at(file, 0, content);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    wire_advance(w, 2 * SECOND);
+    w->pid = bob;
+    return wire_opened(w, wire_node(w, wire_lookup(w, "L")), flags);
+}
+
+static void unlinked_by(pid_t pid)
+{
+    w->pid = pid;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+}
+
+/* An empty file would be a lock that nobody has written to yet. */
+START_TEST(file_that_was_opened_on_a_lock_is_stale_when_that_has_ended)
+{
+    struct wire_file reader = found_by_bob("one", _i ? O_RDWR : O_RDONLY);
+    check_content(reader, "one");
+    ck_assert_uint_eq(attributes(reader.node).nlink, 1);
+    unlinked_by(alice);
+    w->pid = bob;
+    ck_assert_int_eq(read_error(reader), ESTALE);
+    ck_assert_uint_eq(attributes(reader.node).nlink, 0);
+    w->pid = carol;
+    struct wire_file next = wire_created(w, "L", O_RDWR | O_EXCL);
+    write_at(next, 0, "two");
+    ck_assert_uint_ne(next.node, reader.node);
+    check_content(next, "two");
+    w->pid = bob;
+    ck_assert_int_eq(read_error(reader), ESTALE);
+    ck_assert_uint_eq(attributes(reader.node).nlink, 0);
+    ck_assert_uint_eq(attributes(next.node).nlink, 1);
+    check_content(wire_opened(w, wire_node(w, wire_lookup(w, "L")), O_RDONLY), "two");
+}
+END_TEST
+
+/* The waiter's file is on the inode of the lock before. */
+START_TEST(file_that_was_opened_on_a_lock_does_not_read_that_of_a_waiter)
+{
+    struct wire_file reader = found_by_bob("one", O_RDONLY);
+    w->pid = carol;
+    struct wire_file waiter = wire_opened(w, reader.node, O_RDWR);
+    uint64_t waits = wire_flock(w, waiter, LOCK_EX);
+    ck_assert(wire_waits(w, waits));
+    unlinked_by(alice);
+    ck_assert_int_eq(wire_result(w, waits), 0);
+    w->pid = carol;
+    write_at(waiter, 0, "two");
+    check_content(waiter, "two");
+    w->pid = bob;
+    ck_assert_int_eq(read_error(reader), ESTALE);
+}
+END_TEST
+
+START_TEST(file_that_was_opened_on_a_lock_reads_what_it_holds_itself)
+{
+    struct wire_file file = found_by_bob("one", O_RDWR);
+    unlinked_by(alice);
+    w->pid = bob;
+    ck_assert_int_eq(read_error(file), ESTALE);
+    flock_by(file, LOCK_EX | LOCK_NB);
+    check_content(file, "");
+    write_at(file, 0, "mine");
+    check_content(file, "mine");
+    ck_assert_uint_eq(attributes(file.node).nlink, 1);
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), file.node);
+    flock_by(file, LOCK_UN);
+    check_content(file, ""); /* idle, as a new file */
+}
+END_TEST
+
+/* Which of two locks of one process ends does not matter, as long as it has the name. */
+START_TEST(file_of_the_owner_reads_its_next_lock)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "L", O_RDWR | O_EXCL);
+    struct wire_file second = wire_opened(w, file.node, O_RDONLY);
+    write_at(file, 0, "one");
+    check_content(second, "one");
+    unlinked_by(alice);
+    ck_assert_int_eq(read_error(second), ESTALE);
+    struct wire_file next = wire_created(w, "L", O_RDWR | O_EXCL);
+    write_at(next, 0, "two");
+    check_content(second, "two");
+}
+END_TEST
+
+/* The kernel looks the name up again: it creates the file, or there is none. */
+START_TEST(open_of_a_name_that_became_free_is_estale)
+{
+    static const int flags[] = {O_RDONLY, O_WRONLY, O_RDWR};
+    struct wire_file other = {0};
+    uint64_t node = lease_of(alice, "L");
+    if (_i >= 3) {
+        w->pid = carol;
+        other = wire_opened(w, node, O_RDONLY);
+    }
+    w->pid = bob;
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), node);
+    unlinked_by(alice);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_open(w, node, flags[_i % 3])), ESTALE);
+    ck_assert(!wire_exists(w, "L"));
+    ck_assert_ptr_null(holder("L"));
+    ck_assert_uint_ne(wire_created(w, "L", flags[_i % 3]).node, node);
+    if (_i >= 3) {
+        w->pid = carol;
+        ck_assert_int_eq(read_error(other), ESTALE);
+    }
+}
+END_TEST
+
+/* The kernel looks the name up only once more. */
+START_TEST(open_of_what_became_free_twice_is_stale_to_read)
+{
+    uint64_t node = lease_of(alice, "L");
+    w->pid = bob;
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), node);
+    unlinked_by(alice);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_open(w, node, O_RDONLY)), ESTALE);
+    lease_of(alice, "L");
+    w->pid = bob;
+    node = wire_node(w, wire_lookup(w, "L"));
+    unlinked_by(alice);
+    w->pid = bob;
+    struct wire_file reader = wire_opened(w, node, O_RDONLY);
+    ck_assert_int_eq(read_error(reader), ESTALE);
+}
+END_TEST
+
+START_TEST(file_that_was_opened_on_a_lock_reads_it_under_its_next_name)
+{
+    pid_t family[2];
+    wire_chain(w, family, 2);
+    w->pid = family[0];
+    struct wire_file file = wire_created(w, "tmp", O_RDWR | O_EXCL);
+    write_at(file, 0, "one");
+    w->pid = family[1];
+    struct wire_file childs = wire_opened(w, file.node, O_RDONLY);
+    w->pid = family[0];
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "tmp", "L", 0)), 0);
+    w->pid = family[1];
+    check_content(childs, "one");
+    w->pid = family[0];
+    ck_assert_int_eq(wire_close(w, file), 0);
+    unlinked_by(family[0]);
+    w->pid = family[1];
+    ck_assert_int_eq(read_error(childs), ESTALE);
+}
+END_TEST
+
+/* Open files would otherwise find that the name is free, and the kernel would not ask again. */
+START_TEST(name_that_an_older_file_may_lock_is_not_cached_as_free)
+{
+    struct wire_file reader = found_by_bob("one", O_RDONLY);
+    unlinked_by(alice);
+    w->pid = carol;
+    uint64_t requested = wire_lookup(w, "L");
+    ck_assert_int_eq(wire_result(w, requested), ENOENT);
+    w->pid = bob;
+    flock_by(reader, LOCK_EX | LOCK_NB);
+    ck_assert(wire_exists(w, "L"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: content of several locks");
@@ -341,5 +519,13 @@ int main(void)
     tcase_add_test(cases, statfs_shows_what_its_caller_may_still_have);
     tcase_add_test(cases, what_is_got_after_all_was_given_up_shows_nothing_of_before);
     tcase_add_test(cases, lease_that_its_store_has_forgotten_is_written);
+    tcase_add_loop_test(cases, file_that_was_opened_on_a_lock_is_stale_when_that_has_ended, 0, 2);
+    tcase_add_test(cases, file_that_was_opened_on_a_lock_does_not_read_that_of_a_waiter);
+    tcase_add_test(cases, file_that_was_opened_on_a_lock_reads_what_it_holds_itself);
+    tcase_add_test(cases, file_of_the_owner_reads_its_next_lock);
+    tcase_add_loop_test(cases, open_of_a_name_that_became_free_is_estale, 0, 6);
+    tcase_add_test(cases, open_of_what_became_free_twice_is_stale_to_read);
+    tcase_add_test(cases, file_that_was_opened_on_a_lock_reads_it_under_its_next_name);
+    tcase_add_test(cases, name_that_an_older_file_may_lock_is_not_cached_as_free);
     return check_main(suite);
 }

@@ -57,6 +57,46 @@ static struct fuse_attr attributes(struct wire *w, uint64_t node)
     return out->attr;
 }
 
+static void check_read(struct wire_file file, int error, const char *expected)
+{
+    size_t size;
+    uint64_t requested = wire_read(here, file, 0, 100);
+    ck_assert_int_eq(wire_result(here, requested), error);
+    if (!error) {
+        ck_assert_mem_eq(wire_data(here, requested, &size), expected, strlen(expected));
+        ck_assert_uint_eq(size, strlen(expected));
+    }
+}
+
+/* With a look-up between the two locks, or not. */
+START_TEST(file_that_was_opened_on_a_lock_of_another_mount_is_stale_when_that_has_ended)
+{
+    struct wire_file first = lease_there("L", "one");
+    struct wire_file reader = wire_opened(here, wire_node(here, wire_lookup(here, "L")), O_RDONLY);
+    check_read(reader, 0, "one");
+    ck_assert_uint_eq(attributes(here, reader.node).nlink, 1);
+    ck_assert_int_eq(wire_close(there, first), 0);
+    ck_assert_int_eq(wire_result(there, wire_unlink(there, "L")), 0);
+    if (_i & 1) {
+        ck_assert(!wire_exists(here, "L"));
+        ck_assert_uint_eq(attributes(here, reader.node).nlink, 0);
+    }
+    check_read(reader, ESTALE, NULL);
+    first = lease_there("L", "two");
+    check_read(reader, ESTALE, NULL);
+    if (_i & 2) {
+        ck_assert_uint_ne(entry(here, "L").nodeid, reader.node);
+    }
+    ck_assert_uint_eq(attributes(here, reader.node).nlink, 0);
+    check_read(reader, ESTALE, NULL);
+    uint64_t next = wire_node(here, wire_lookup(here, "L"));
+    ck_assert_uint_ne(next, reader.node);
+    ck_assert_uint_eq(attributes(here, next).nlink, 1);
+    check_read(wire_opened(here, next, O_RDONLY), 0, "two");
+    ck_assert_int_eq(wire_close(there, first), 0);
+}
+END_TEST
+
 static void check_xattr(struct wire *w, uint64_t node, const char *name, const char *expected)
 {
     char *value = wire_xattr(w, node, name);
@@ -719,6 +759,7 @@ int main(void)
     Suite *suite = suite_create("fs: held elsewhere");
     TCase *cases = tcase_create("all");
     tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_loop_test(cases, file_that_was_opened_on_a_lock_of_another_mount_is_stale_when_that_has_ended, 0, 4);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, attributes_are_those_of_the_holder_elsewhere);
     tcase_add_test(cases, times_set_elsewhere_are_shown);

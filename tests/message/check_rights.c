@@ -314,7 +314,7 @@ START_TEST(handle_of_an_earlier_leases_child_does_not_keep_the_next)
     ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
     ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_UN)), 0);
     w->pid = alice;
-    struct wire_file next = wire_opened(w, file.node, O_WRONLY);
+    struct wire_file next = wire_created(w, "L", O_WRONLY);
     ck_assert_int_eq(wire_close(w, next), 0);
     ck_assert_int_eq(holder("L")->kind, BACKEND_LEASE);
     wire_kill(w, alice);
