@@ -108,6 +108,8 @@ void control_add_status(struct fs *fs, GString *text)
     g_string_append_printf(text, "ttl: %" PRId64 ".%03d\n", ttl / 1000, (int)(ttl % 1000));
     control_add_number(text, "user-locks", fs->options->user_locks);
     control_add_number(text, "user-content", fs->options->user_content);
+    control_add_number(text, "locks", fs->options->locks);
+    control_add_number(text, "content", fs->options->content);
     quota_each(fs->quota, control_add_user, text);
     control_add_fact(text, "owner", fs->options->owner_user ? "user" : "process");
 }

@@ -107,7 +107,10 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     ev_io_init(&fs->owners_ended, fs_check_owners, owner_table_descriptor(fs->owners), EV_READ);
     fs->owners_ended.data = fs->owners;
     fs->tree = tree_new(keep);
-    fs->quota = quota_new(options->user_locks, options->user_content);
+    fs->quota = quota_new(&(struct quota_limits){.user_locks = options->user_locks,
+                                                 .user_content = options->user_content,
+                                                 .locks = options->locks,
+                                                 .content = options->content});
     fs->notify = notify_new(NULL, loop);
     fs->openings = openings_new();
     fs->records = hold_records_table();

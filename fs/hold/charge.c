@@ -13,6 +13,9 @@ static void hold_charge_bytes(struct fs *fs, struct hold *hold, size_t content)
 bool hold_charge(struct fs *fs, struct hold *hold, size_t content)
 {
     uint32_t before = hold->bytes;
+    if (hold->ticket && content <= before) {
+        return true; /* a user above its share of the total keeps what it has */
+    }
     if (content > before) {
         hold_charge_bytes(fs, hold, content);
     }

@@ -6,8 +6,11 @@
  * the outcome of a request.
  *
  * After a hold has ended, a guard or the lock-delay of its directory may keep the name refused.  The user of the hold
- * is charged one lock until the guard and the lock-delay end.  Such charges end with the daemon, too.  Root has no
- * limit.
+ * is charged one lock until the guard and the lock-delay end.  Such charges end with the daemon, too.
+ *
+ * A user may have as much as the user's limit and, of the total for all users, as much as is left free.  So a single
+ * user gets half of the total, n users get all but 1 part of n + 1, and there is always as much left for the next one
+ * as the greatest of them has.  Root has no limit, but counts in the total.
  */
 #ifndef FS_HOLD_QUOTA_H
 #define FS_HOLD_QUOTA_H
@@ -27,8 +30,13 @@ struct quota_used {
     uint64_t open;    /* open files of .leasefs */
 };
 
-/* Limits for each user; 0: none. */
-struct quota *quota_new(uint64_t locks, uint64_t content);
+/* 0: none. */
+struct quota_limits {
+    uint64_t user_locks, user_content; /* of each user */
+    uint64_t locks, content;           /* of all together */
+};
+
+struct quota *quota_new(const struct quota_limits *limits);
 void quota_free(struct quota *quota);
 
 /* Adds to what a user has; a negative number subtracts. */
@@ -40,27 +48,27 @@ void quota_charge_until(struct quota *quota, uid_t uid, clock_ms until);
 /* Ends one charge of quota_charge_until with this `until` now. */
 void quota_end_charge(struct quota *quota, uid_t uid, clock_ms until);
 
-/* Has this user more than the limit? */
-bool quota_exceeded(const struct quota *quota, uid_t uid);
+/* Has this user more than the limits allow? */
+bool quota_exceeded(struct quota *quota, uid_t uid);
 /* May the user have another directory, or open another file of .leasefs? */
-bool quota_allows_directory(const struct quota *quota, uid_t uid);
-bool quota_allows_open(const struct quota *quota, uid_t uid);
+bool quota_allows_directory(struct quota *quota, uid_t uid);
+bool quota_allows_open(struct quota *quota, uid_t uid);
 
 /* What a user may still have, and `used`: the content of all users.  UINT64_MAX: no limit.  For root, as for a user who
  * has as much. */
 struct quota_left {
     uint64_t locks, content, used;
 };
-struct quota_left quota_left(const struct quota *quota, uid_t uid);
+struct quota_left quota_left(struct quota *quota, uid_t uid);
 
 /* A directory exists, or exists no longer.  Repeated calls change nothing. */
 void quota_add_directory(struct quota *quota, const char *path, uid_t uid);
 void quota_drop_directory(struct quota *quota, const char *path);
 
 /* Does no user have anything? */
-bool quota_is_unused(const struct quota *quota);
+bool quota_is_unused(struct quota *quota);
 
 /* Calls `each` for each user that has locks, directories or content. */
-void quota_each(const struct quota *quota, void (*each)(void *arg, const struct quota_used *used), void *arg);
+void quota_each(struct quota *quota, void (*each)(void *arg, const struct quota_used *used), void *arg);
 
 #endif

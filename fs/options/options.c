@@ -357,6 +357,8 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
         .spin = SPIN_DEFAULT,
         .user_locks = USER_LOCKS_DEFAULT,
         .user_content = USER_CONTENT_DEFAULT,
+        .locks = LOCKS_DEFAULT,
+        .content = CONTENT_DEFAULT,
         .log = LOG_LEVEL_INFO,
         .server = {.keepalive = true},
     };

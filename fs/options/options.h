@@ -23,6 +23,8 @@
 #define SPIN_MAX 1000
 #define USER_LOCKS_DEFAULT 100000
 #define USER_CONTENT_DEFAULT (64 << 20)
+#define LOCKS_DEFAULT 10000000
+#define CONTENT_DEFAULT (1 << 30)
 
 #define REDIS_WAIT_MAX 100
 #define REDIS_TIME_MIN 10LL /* of the options timeout= and the like */
@@ -85,6 +87,8 @@ struct options {
     enum log_level log;
     uint64_t user_locks;   /* limit of a user's names, tickets and directories; 0: none */
     uint64_t user_content; /* limit of their content, bytes; 0: none */
+    uint64_t locks;        /* the same for all users together */
+    uint64_t content;
     bool allow_other;
     bool checks; /* the kernel checks permissions, and reads attributes to do so */
     bool has_fsname, has_subtype;

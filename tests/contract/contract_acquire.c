@@ -102,9 +102,10 @@ END_TEST
 /* In .leasefs/status they stand beside the daemon's. */
 START_TEST(status_of_a_store_has_keys_of_its_own)
 {
-    static const char *const daemons[] = {
-        "version", "mount",   "host",    "pid",  "started", "backend", "address",    "safety",       "state", "since",
-        "reason",  "warning", "sandbox", "held", "waiting", "ttl",     "user-locks", "user-content", "user",  "owner"};
+    static const char *const daemons[] = {"version", "mount",   "host",    "pid",   "started",    "backend",
+                                          "address", "safety",  "state",   "since", "reason",     "warning",
+                                          "sandbox", "held",    "waiting", "ttl",   "user-locks", "user-content",
+                                          "locks",   "content", "user",    "owner"};
     GHashTable *keys = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     struct backend_status status;
     for (size_t i = 0; i < G_N_ELEMENTS(daemons); i++) {

@@ -228,7 +228,7 @@ END_TEST
 START_TEST(content_that_has_ended_takes_no_room)
 {
     quota_free(w->fs->quota);
-    w->fs->quota = quota_new(8, 6);
+    w->fs->quota = quota_new(&(struct quota_limits){.user_locks = 8, .user_content = 6});
     w->uid = 1000;
     struct wire_file file = locked_twice();
     records(file, F_WRLCK, 20, 29);
@@ -250,7 +250,7 @@ START_TEST(statfs_shows_what_its_caller_may_still_have)
         uint64_t names, blocks;
     } callers[] = {{1000, 7, 3}, {1001, 8, 3}, {0, UINT32_MAX, UINT32_MAX}};
     quota_free(w->fs->quota);
-    w->fs->quota = quota_new(8, 3 * 4096);
+    w->fs->quota = quota_new(&(struct quota_limits){.user_locks = 8, .user_content = 3 * 4096});
     w->uid = 1000;
     wire_created(w, "L", O_RDWR | O_EXCL);
     for (size_t i = 0; i < G_N_ELEMENTS(callers); i++) {
@@ -264,10 +264,56 @@ START_TEST(statfs_shows_what_its_caller_may_still_have)
 }
 END_TEST
 
+static int lease_of_user(uid_t uid, const char *name)
+{
+    w->uid = uid;
+    return wire_result(w, wire_create(w, name, O_RDWR | O_EXCL));
+}
+
+START_TEST(total_leaves_room_for_the_next_user)
+{
+    quota_free(w->fs->quota);
+    w->fs->quota = quota_new(&(struct quota_limits){.locks = 8, .content = 20});
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(lease_of_user(1000, (const char *[]){"A", "B", "C", "D"}[i]), 0);
+    }
+    ck_assert_int_eq(lease_of_user(1000, "E"), EDQUOT); /* it has half */
+    ck_assert_int_eq(lease_of_user(1001, "E"), 0);
+    ck_assert_int_eq(lease_of_user(1001, "F"), 0);
+    ck_assert_int_eq(lease_of_user(1001, "G"), EDQUOT);
+    ck_assert_int_eq(lease_of_user(1002, "G"), 0);
+    ck_assert_int_eq(lease_of_user(1002, "H"), EDQUOT);
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "dir")), EDQUOT);
+    ck_assert_int_eq(lease_of_user(0, "root"), 0);
+    w->uid = 1000; /* one that has more than its share by now goes on with what it has */
+    struct wire_file file = wire_opened(w, wire_node(w, wire_lookup(w, "A")), O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "0123456789", 10)), EDQUOT);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "D")), 0);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "C")), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "0123456789", 10)), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 10, "x", 1)), EDQUOT);
+    ck_assert_int_eq(lease_of_user(1003, "I"), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 3, "x", 1)), 0);
+}
+END_TEST
+
+START_TEST(names_that_stay_refused_leave_the_total_when_they_are_free)
+{
+    struct quota *quota = quota_new(&(struct quota_limits){.locks = 4});
+    quota_charge_until(quota, 1000, clock_now() + 500);
+    quota_charge_until(quota, 1000, clock_now() + 500);
+    quota_charge(quota, 1001, 2, 0);
+    ck_assert(quota_exceeded(quota, 1001));
+    wire_let_time_pass(1500);
+    ck_assert(!quota_exceeded(quota, 1001));
+    quota_free(quota);
+}
+END_TEST
+
 START_TEST(directory_is_a_name_of_the_quota)
 {
     quota_free(w->fs->quota);
-    w->fs->quota = quota_new(1, 0);
+    w->fs->quota = quota_new(&(struct quota_limits){.user_locks = 1});
     w->uid = 1000;
     wire_created(w, "L", O_RDWR | O_EXCL);
     ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), EDQUOT);
@@ -515,6 +561,8 @@ int main(void)
     tcase_add_test(cases, strangers_content_goes_on_with_nobody);
     tcase_add_test(cases, what_is_had_through_another_users_file_goes_on_with_nothing_of_ones_own);
     tcase_add_test(cases, content_that_has_ended_takes_no_room);
+    tcase_add_test(cases, total_leaves_room_for_the_next_user);
+    tcase_add_test(cases, names_that_stay_refused_leave_the_total_when_they_are_free);
     tcase_add_test(cases, directory_is_a_name_of_the_quota);
     tcase_add_test(cases, statfs_shows_what_its_caller_may_still_have);
     tcase_add_test(cases, what_is_got_after_all_was_given_up_shows_nothing_of_before);

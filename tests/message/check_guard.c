@@ -304,7 +304,7 @@ END_TEST
 static void limit_locks(uint64_t locks)
 {
     quota_free(w->fs->quota);
-    w->fs->quota = quota_new(locks, 0);
+    w->fs->quota = quota_new(&(struct quota_limits){.user_locks = locks});
     w->uid = 1000;
 }
 

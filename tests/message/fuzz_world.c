@@ -570,7 +570,7 @@ void fuzz_world_new(unsigned features, fuzz_pick *source, void *arg)
     z->arg = arg;
     z->w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | features);
     quota_free(z->w->fs->quota);
-    z->w->fs->quota = quota_new(8, 600);
+    z->w->fs->quota = quota_new(&(struct quota_limits){.user_locks = 8, .user_content = 600});
     z->nodes = g_array_new(FALSE, FALSE, sizeof(struct fuzz_node));
     z->files = g_array_new(FALSE, FALSE, sizeof(struct wire_file));
     z->requests = g_array_new(FALSE, FALSE, sizeof(struct fuzz_request));

@@ -105,7 +105,8 @@ START_TEST(own_options_are_taken)
 {
     ck_assert_int_eq(PARSE("-f", "-o", "ttl=1500ms,owner=user,mode=2770,sandbox=no", "-o",
                            "uid=12,gid=34,sync=always,log=debug", "-o",
-                           "user_locks=5K,user_content=0,lockmode=0660,spin=0,follow=no", "memory", mountpoint),
+                           "user_locks=5K,user_content=0,locks=3M,content=2G,lockmode=0660,spin=0,follow=no", "memory",
+                           mountpoint),
                      0);
     ck_assert(options.foreground);
     ck_assert_int_eq(options.ttl, 1500);
@@ -120,6 +121,8 @@ START_TEST(own_options_are_taken)
     ck_assert_int_eq(options.log, LOG_LEVEL_DEBUG);
     ck_assert_uint_eq(options.user_locks, 5 * 1024);
     ck_assert_uint_eq(options.user_content, 0);
+    ck_assert_uint_eq(options.locks, 3 << 20);
+    ck_assert_uint_eq(options.content, 2ull << 30);
     ck_assert_uint_eq(options.lock_mode, 0660);
     assert_fuse_arguments("leasefs -o fsname=memory -o subtype=leasefs");
 }
