@@ -50,6 +50,11 @@ int contract_world(void)
     return world;
 }
 
+bool contract_has(enum backend_feature feature)
+{
+    return !(subject->lacks & (unsigned)feature);
+}
+
 bool contract_can(enum backend_feature feature)
 {
     return contract_backend->features & (unsigned)feature;
@@ -129,6 +134,7 @@ void contract_start(struct backend *b)
 {
     contract_backend = b;
     contract_restart_time_limit();
+    ck_assert_uint_eq(b->features & CONTRACT_FEATURES, CONTRACT_FEATURES & ~subject->lacks);
     backend_start(b, contract_loop, &events, NULL);
 }
 

@@ -12,6 +12,9 @@
 
 #include "backend/backend.h"
 
+#define CONTRACT_FEATURES                                                                                              \
+    (unsigned)(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_REPLACE | BACKEND_CAN_SHARE)
+
 struct contract {
     const char *name;
     struct backend *(*open)(void);         /* an empty store, not started; NULL: the scenario opens one itself */
@@ -22,6 +25,8 @@ struct contract {
                                             there is no other; NULL: its handle locks are not recovered */
     bool refuses_daemon_before;          /* that was only stopped, and goes on beside the next one */
     int64_t timeout;                     /* ms, of a request of that */
+    unsigned lacks;                      /* of CONTRACT_FEATURES: no scenario of these is run */
+    bool brief;    /* only what depends on how a server confirms; another program runs the others */
     bool sessions; /* a lock ends in the store with its mount's session, which is long, and not with its term */
     /* Between these, what is opened has servers of its own, which restart ends; NULL: those of all checks. */
     void (*begin_own_servers)(void);
@@ -43,6 +48,8 @@ int64_t contract_term(void);
 /* Names what this scenario has in its server: no other scenario has the same number.  (A pid may come again.) */
 int contract_world(void);
 
+/* Whether the store has it, for the lists of scenarios. */
+bool contract_has(enum backend_feature feature);
 /* Whether the store of the scenario can. */
 bool contract_can(enum backend_feature feature);
 

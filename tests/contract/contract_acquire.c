@@ -242,9 +242,6 @@ START_TEST(handle_that_waits_is_granted_beside_its_own_lock_owner)
     struct backend_claim claim = contract_claim(BACKEND_FCNTL, &log[0]);
     struct backend_ticket *other;
 
-    if (!contract_can(BACKEND_CAN_RANGE)) {
-        return;
-    }
     ck_assert_int_eq(ask_by(1, 8, 0, 9), BACKEND_OK);
     ck_assert_int_eq(ask_by(2, 8, 20, 29), BACKEND_OK);
     claim.handle = 3;
@@ -400,8 +397,6 @@ START_TEST(upgrade_is_busy_while_others_share)
     struct contract_log log = {0}, other = {0};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
 
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     struct backend_ticket *ticket = contract_get_shared("a", BACKEND_FLOCK, &log);
     struct backend_ticket *sharing = contract_get_shared("a", BACKEND_LEASE, &other);
     ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_BUSY);
@@ -468,8 +463,6 @@ START_TEST(breaking_ends_all_holders)
 {
     struct contract_log log[2] = {{0}}, waiting = {0};
 
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     contract_get_shared("a", BACKEND_LEASE, &log[0]);
     contract_get_shared("a", BACKEND_FLOCK, &log[1]);
     contract_queue("a", BACKEND_EXCLUSIVE, &waiting);
@@ -497,8 +490,6 @@ START_TEST(what_matches_ends_if_all_of_it_does)
 {
     struct contract_log log[3] = {{0}};
 
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     struct backend_ticket *first = get_with_meta("1 red 17 x", &log[0]);
     struct backend_ticket *second = get_with_meta("1 blue 17", &log[1]);
 
@@ -629,21 +620,25 @@ TCase *contract_acquire_case(void)
     tcase_add_test(tcase, two_lock_owners_on_one_handle_exclude_each_other);
     tcase_add_test(tcase, lock_owner_is_compatible_with_its_first_handle);
     tcase_add_test(tcase, lock_owner_is_excluded_by_the_flock_of_another_handle);
-    tcase_add_test(tcase, handle_that_waits_is_granted_beside_its_own_lock_owner);
     tcase_add_test(tcase, handle_that_waits_for_a_lock_owner_waits_on_when_that_claims_through_it);
     tcase_add_test(tcase, meta_and_content_are_what_was_claimed_and_set);
     tcase_add_test(tcase, content_may_be_64_kib_of_any_bytes);
     tcase_add_test(tcase, stat_shows_the_holder);
     tcase_add_test(tcase, test_shows_the_conflict_and_takes_nothing);
     tcase_add_test(tcase, converting_keeps_the_token_and_never_lets_go);
-    tcase_add_test(tcase, upgrade_is_busy_while_others_share);
     tcase_add_test(tcase, revoking_by_token_releases_and_reports_to_the_holder);
     tcase_add_test(tcase, revoking_is_complete_when_the_holders_have_the_event);
-    tcase_add_test(tcase, breaking_ends_all_holders);
-    tcase_add_test(tcase, what_matches_ends_if_all_of_it_does);
     tcase_add_test(tcase, ticket_that_has_ended_is_stale_until_its_end_is_reported);
     tcase_add_test(tcase, release_of_a_ticket_that_has_ended_silences_its_event);
     tcase_add_test(tcase, release_that_an_acquire_follows_at_once_is_done);
     tcase_add_test(tcase, counts_follow);
+    if (contract_has(BACKEND_CAN_RANGE)) {
+        tcase_add_test(tcase, handle_that_waits_is_granted_beside_its_own_lock_owner);
+    }
+    if (contract_has(BACKEND_CAN_SHARE)) {
+        tcase_add_test(tcase, upgrade_is_busy_while_others_share);
+        tcase_add_test(tcase, breaking_ends_all_holders);
+        tcase_add_test(tcase, what_matches_ends_if_all_of_it_does);
+    }
     return tcase;
 }

@@ -166,8 +166,6 @@ START_TEST(revoking_one_that_shares_leaves_its_guard_beside_the_others)
     struct backend_claim claim = guard_claim(BACKEND_FLOCK, BACKEND_GUARD_MAX, &log[0]);
     uint64_t fence;
 
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     claim.mode = BACKEND_SHARED;
     fence = contract_acquire("a", &claim).ticket->fence;
     contract_get_shared("a", BACKEND_FLOCK, &log[1]);
@@ -191,8 +189,6 @@ START_TEST(guard_of_a_byte_range_is_of_that_range)
     struct backend_claim claim = guard_claim(BACKEND_FCNTL, BACKEND_GUARD_MAX, &log);
     uint64_t fence;
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     claim.lock_owner = 1;
     claim.handle = 1;
     claim.end = 9;
@@ -229,8 +225,6 @@ START_TEST(guard_of_a_sequence_ticket_keeps_its_name_and_its_place)
     struct backend_claim claim = guard_claim(BACKEND_FLOCK, BACKEND_GUARD_MAX, NULL);
     char name[64];
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
     claim.sequence = claim.wait = true;
     for (int i = 0; i < 3; i++) {
@@ -262,8 +256,6 @@ START_TEST(lock_delay_begins_when_the_guard_ends)
     struct contract_log log = {0};
     struct backend_directory delayed = {.width = 1, .delay = CONTRACT_TERM};
 
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     ck_assert_int_eq(contract_mkdir("d", &delayed), BACKEND_OK);
     guard_get("d/a", BACKEND_FLOCK, BACKEND_GUARD_MAX, &log);
     ck_assert_int_eq(contract_revoke("d/a", 0), BACKEND_OK);
@@ -281,8 +273,6 @@ START_TEST(nothing_is_renamed_over_a_guard)
     struct contract_log log[2] = {{0}};
     struct backend_ticket *ticket;
 
-    if (!contract_can(BACKEND_CAN_RENAME))
-        return;
     guard_get("a", BACKEND_LEASE, BACKEND_GUARD_MAX, &log[0]);
     ck_assert_int_eq(contract_revoke("a", 0), BACKEND_OK);
     ticket = contract_get("b", BACKEND_LEASE, &log[1]);
@@ -304,11 +294,19 @@ TCase *contract_guard_case(void)
     tcase_add_test(tcase, guard_ends_with_the_term_as_it_was);
     tcase_add_test(tcase, guard_can_be_set_later_changed_and_taken_back);
     tcase_add_test(tcase, what_its_holder_gives_back_or_what_expires_has_no_guard);
-    tcase_add_test(tcase, revoking_one_that_shares_leaves_its_guard_beside_the_others);
-    tcase_add_test(tcase, guard_of_a_byte_range_is_of_that_range);
-    tcase_add_test(tcase, guard_of_a_sequence_ticket_keeps_its_name_and_its_place);
-    tcase_add_test(tcase, lock_delay_begins_when_the_guard_ends);
-    tcase_add_test(tcase, nothing_is_renamed_over_a_guard);
+    if (contract_has(BACKEND_CAN_SHARE)) {
+        tcase_add_test(tcase, revoking_one_that_shares_leaves_its_guard_beside_the_others);
+        tcase_add_test(tcase, lock_delay_begins_when_the_guard_ends);
+    }
+    if (contract_has(BACKEND_CAN_RANGE)) {
+        tcase_add_test(tcase, guard_of_a_byte_range_is_of_that_range);
+    }
+    if (contract_has(BACKEND_CAN_SEQUENCE)) {
+        tcase_add_test(tcase, guard_of_a_sequence_ticket_keeps_its_name_and_its_place);
+    }
+    if (contract_has(BACKEND_CAN_RENAME)) {
+        tcase_add_test(tcase, nothing_is_renamed_over_a_guard);
+    }
     return tcase;
 }
 

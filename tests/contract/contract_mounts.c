@@ -33,8 +33,6 @@ START_TEST(waiters_of_two_mounts_are_granted_in_the_order_in_which_they_came)
     struct contract_log first = {0}, log[WAITERS] = {{0}};
     struct backend_ticket *before = contract_get("a", BACKEND_FLOCK, &first), *waiter[WAITERS];
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE)) /* which is an order over all mounts */
-        return;
     for (int i = 0; i < WAITERS; i++) {
         contract_backend = i % 2 ? contract_one : contract_other;
         waiter[i] = contract_queue("a", BACKEND_EXCLUSIVE, &log[i]);
@@ -58,8 +56,6 @@ START_TEST(upgrade_is_busy_while_another_mount_shares)
     struct contract_log log = {0}, sharing = {0};
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
 
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     struct backend_ticket *ticket = contract_get_shared("a", BACKEND_FLOCK, &log), *its;
     contract_backend = contract_other;
     its = contract_get_shared("a", BACKEND_FLOCK, &sharing);
@@ -89,8 +85,6 @@ START_TEST(two_upgrades_at_once_are_busy)
     struct backend_ticket *ticket[2];
     struct backend *const mount[2] = {contract_one, contract_other};
 
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     for (int i = 0; i < 2; i++) {
         contract_backend = mount[i];
         ticket[i] = contract_get_shared("a", BACKEND_FLOCK, &log[i]);
@@ -268,9 +262,6 @@ TCase *contract_mounts_case(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup_two, contract_teardown_two);
     tcase_add_test(tcase, lock_of_another_mount_is_busy_and_shown);
-    tcase_add_test(tcase, waiters_of_two_mounts_are_granted_in_the_order_in_which_they_came);
-    tcase_add_test(tcase, upgrade_is_busy_while_another_mount_shares);
-    tcase_add_test(tcase, two_upgrades_at_once_are_busy);
     tcase_add_test(tcase, changed_term_is_shown_on_another_mount);
     tcase_add_test(tcase, delay_that_is_set_later_is_that_of_locks_that_were_taken_before);
     tcase_add_test(tcase, delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before);
@@ -278,5 +269,12 @@ TCase *contract_mounts_case(void)
     tcase_add_test(tcase, directory_is_changed_by_both_at_once);
     tcase_add_test(tcase, directory_that_had_a_lock_is_removed_by_only_one);
     tcase_add_test(tcase, directory_is_made_by_only_one_where_a_lock_was_lost);
+    if (contract_has(BACKEND_CAN_SEQUENCE)) {
+        tcase_add_test(tcase, waiters_of_two_mounts_are_granted_in_the_order_in_which_they_came);
+    }
+    if (contract_has(BACKEND_CAN_SHARE)) {
+        tcase_add_test(tcase, upgrade_is_busy_while_another_mount_shares);
+        tcase_add_test(tcase, two_upgrades_at_once_are_busy);
+    }
     return tcase;
 }

@@ -34,8 +34,6 @@ START_TEST(directory_stays_while_a_name_in_it_is_refused_for_a_delay)
     struct backend_directory delayed = {.width = 1, .delay = 4 * CONTRACT_SHORT};
     struct contract_log log = {0}, waits = {0};
 
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     ck_assert_int_eq(contract_mkdir("d", &delayed), BACKEND_OK);
     contract_get("d/a", BACKEND_LEASE, &log);
     struct backend_ticket *waiter = contract_queue("d/a", BACKEND_EXCLUSIVE, &waits);
@@ -117,8 +115,6 @@ START_TEST(renamed_lease_keeps_content_and_frees_its_name)
     uint64_t fence;
     struct backend_info info;
 
-    if (!contract_can(BACKEND_CAN_RENAME))
-        return;
     claim.meta = contract_bytes("me");
     claim.content = contract_bytes("text");
     ticket = contract_acquire("a", &claim).ticket;
@@ -144,8 +140,6 @@ START_TEST(rename_to_a_held_name_is_busy_and_changes_nothing)
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
     uint64_t fence = ticket->fence;
 
-    if (!contract_can(BACKEND_CAN_RENAME))
-        return;
     contract_get("b", BACKEND_FLOCK, &other);
     ck_assert_int_eq(contract_rename(ticket, "b"), BACKEND_BUSY);
     ck_assert_int_eq(contract_rename(ticket, "no/b"), BACKEND_MISSING);
@@ -161,8 +155,6 @@ START_TEST(rename_replaces_a_ticket_that_is_named_and_no_other)
     struct backend_ticket *ticket, *replaced, *waiter;
     uint64_t seen;
 
-    if (!contract_can(BACKEND_CAN_REPLACE))
-        return;
     claim.content = contract_bytes("text");
     ticket = contract_acquire("a", &claim).ticket;
     replaced = contract_get("b", BACKEND_LEASE, &mine);
@@ -198,8 +190,6 @@ START_TEST(release_of_a_replaced_ticket_silences_its_end)
     struct backend_ticket *replaced = contract_get("b", BACKEND_LEASE, &mine);
     struct backend_info info;
 
-    if (!contract_can(BACKEND_CAN_REPLACE))
-        return;
     ck_assert_int_eq(contract_rename_over(ticket, "b", replaced), BACKEND_OK);
     if (!mine.ended)
         ck_assert_int_eq(contract_release(replaced), BACKEND_OK);
@@ -214,8 +204,6 @@ START_TEST(rename_over_one_of_several_holders_is_busy)
 {
     struct contract_log log[3] = {{0}};
 
-    if (!contract_can(BACKEND_CAN_REPLACE))
-        return;
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]);
     struct backend_ticket *shared = contract_get_shared("b", BACKEND_FLOCK, &log[1]);
     contract_get_shared("b", BACKEND_FLOCK, &log[2]);
@@ -234,8 +222,6 @@ START_TEST(rename_over_a_ticket_that_is_elsewhere_takes_nothing)
     struct backend_ticket *elsewhere = contract_get("c", BACKEND_LEASE, &log[1]);
     struct backend_ticket *holder = contract_get("b", BACKEND_LEASE, &log[2]);
 
-    if (!contract_can(BACKEND_CAN_RENAME))
-        return;
     ck_assert_int_eq(contract_rename_over(ticket, "b", elsewhere), BACKEND_BUSY);
     ck_assert_int_eq(contract_rename_over(ticket, "d", elsewhere), BACKEND_OK);
     ck_assert_ptr_eq(contract_stat("b").ticket, holder);
@@ -259,8 +245,6 @@ START_TEST(change_that_crosses_a_rename_is_not_lost)
                           after = {.set = BACKEND_SET_CONTENT, .content = contract_bytes("content")};
     unsigned done = 0;
 
-    if (!contract_can(BACKEND_CAN_RENAME))
-        return;
     backend_set(contract_backend, ticket, &before, count_done, &done);
     backend_rename(contract_backend, ticket, "b", NULL, count_done, &done);
     backend_set(contract_backend, ticket, &after, count_done, &done);
@@ -284,8 +268,6 @@ START_TEST(rename_that_is_answered_after_its_term_is_stale)
     struct backend_ticket *replaced = over ? contract_get("b", BACKEND_LEASE, &mine) : NULL;
     int renamed = 0;
 
-    if (!contract_can(BACKEND_CAN_RENAME))
-        return;
     claim.ttl = CONTRACT_TERM; /* it is sent in time on a busy machine, too */
     struct backend_ticket *ticket = contract_get_soon("a", &claim);
     clock_ms deadline = ticket->deadline;
@@ -308,8 +290,6 @@ START_TEST(token_of_a_renamed_lease_is_not_behind_what_its_name_has_seen)
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]), *other;
     uint64_t seen;
 
-    if (!contract_can(BACKEND_CAN_RENAME))
-        return;
     other = contract_get("b", BACKEND_LEASE, &log[1]);
     seen = other->fence;
     ck_assert_int_eq(contract_release(other), BACKEND_OK);
@@ -359,20 +339,26 @@ TCase *contract_name_case(void)
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
     tcase_add_test(tcase, directories_are_made_and_removed);
     tcase_add_test(tcase, directory_with_a_lock_in_it_stays);
-    tcase_add_test(tcase, directory_stays_while_a_name_in_it_is_refused_for_a_delay);
     tcase_add_test(tcase, lock_is_no_directory);
     tcase_add_test(tcase, attributes_of_directories_are_kept);
     tcase_add_test(tcase, listing_shows_held_names_in_order_and_in_parts);
-    tcase_add_test(tcase, renamed_lease_keeps_content_and_frees_its_name);
-    tcase_add_test(tcase, rename_to_a_held_name_is_busy_and_changes_nothing);
-    tcase_add_test(tcase, rename_replaces_a_ticket_that_is_named_and_no_other);
-    tcase_add_test(tcase, release_of_a_replaced_ticket_silences_its_end);
-    tcase_add_test(tcase, rename_over_one_of_several_holders_is_busy);
-    tcase_add_test(tcase, rename_over_a_ticket_that_is_elsewhere_takes_nothing);
-    tcase_add_test(tcase, change_that_crosses_a_rename_is_not_lost);
-    tcase_add_loop_test(tcase, rename_that_is_answered_after_its_term_is_stale, 0, 2);
-    tcase_add_test(tcase, token_of_a_renamed_lease_is_not_behind_what_its_name_has_seen);
     tcase_add_test(tcase, name_of_a_ticket_is_known);
     tcase_add_test(tcase, long_names_work_or_are_refused);
+    if (contract_has(BACKEND_CAN_SHARE)) {
+        tcase_add_test(tcase, directory_stays_while_a_name_in_it_is_refused_for_a_delay);
+    }
+    if (contract_has(BACKEND_CAN_RENAME)) {
+        tcase_add_test(tcase, renamed_lease_keeps_content_and_frees_its_name);
+        tcase_add_test(tcase, rename_to_a_held_name_is_busy_and_changes_nothing);
+        tcase_add_test(tcase, rename_over_a_ticket_that_is_elsewhere_takes_nothing);
+        tcase_add_test(tcase, change_that_crosses_a_rename_is_not_lost);
+        tcase_add_loop_test(tcase, rename_that_is_answered_after_its_term_is_stale, 0, 2);
+        tcase_add_test(tcase, token_of_a_renamed_lease_is_not_behind_what_its_name_has_seen);
+    }
+    if (contract_has(BACKEND_CAN_REPLACE)) {
+        tcase_add_test(tcase, rename_replaces_a_ticket_that_is_named_and_no_other);
+        tcase_add_test(tcase, release_of_a_replaced_ticket_silences_its_end);
+        tcase_add_test(tcase, rename_over_one_of_several_holders_is_busy);
+    }
     return tcase;
 }

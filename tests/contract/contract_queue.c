@@ -53,8 +53,6 @@ START_TEST(test_shows_the_lowest_range_of_several)
     struct backend_claim claim = range(NULL, 99, 0, BACKEND_RANGE_MAX);
     struct backend_info info;
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&log[0], 1, 50, 59), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 70, 79), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[2], 3, 20, 29), BACKEND_OK);
@@ -81,8 +79,6 @@ START_TEST(test_that_crosses_a_release_shows_the_next_range)
     struct backend_claim claim = range(NULL, 99, 0, BACKEND_RANGE_MAX);
     struct backend_info info;
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&log[0], 1, 10, 15), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 20, 29), BACKEND_OK);
     info = contract_test_and_release("a", &claim, owned[1]);
@@ -95,8 +91,6 @@ START_TEST(ranges_that_do_not_overlap_hold_together)
 {
     struct contract_log log[2] = {{0}};
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 9), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 10, 19), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 9, 9), BACKEND_BUSY);
@@ -110,8 +104,6 @@ START_TEST(giving_back_the_middle_splits_a_range)
 {
     struct contract_log log[2] = {{0}};
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 99), BACKEND_OK);
     ck_assert_int_eq(unlock(1, 40, 59), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 40, 59), BACKEND_OK);
@@ -131,8 +123,6 @@ START_TEST(what_a_lock_owner_holds_is_one_ticket)
     struct contract_log log = {0};
     uint64_t fence;
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&log, 1, 0, 9), BACKEND_OK);
     ck_assert(!owned[1]->joined);
     fence = owned[1]->fence;
@@ -154,8 +144,6 @@ START_TEST(grant_that_crosses_its_release_gives_back_only_its_bytes)
     struct backend_claim claim = range(&log[1], 2, 0, 9);
     struct backend_ticket *waiting;
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 9), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 50, 59), BACKEND_OK);
     claim.wait = true;
@@ -175,8 +163,6 @@ START_TEST(lock_owner_may_change_the_mode_of_a_part)
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = range(&log[0], 1, 10, 19);
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 99), BACKEND_OK);
     claim.mode = BACKEND_SHARED;
     ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
@@ -204,8 +190,6 @@ START_TEST(weakening_that_is_given_up_loses_nothing)
     enum backend_result result = BACKEND_QUEUED;
     struct backend_ticket *ticket;
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&log, 1, 0, 9), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log, 1, 20, 29), BACKEND_OK);
     claim.mode = BACKEND_SHARED;
@@ -228,8 +212,6 @@ START_TEST(waiter_for_a_range_is_granted_when_all_of_it_is_free)
     struct contract_log log[2] = {{0}}, waiting = {0};
     struct backend_claim claim = range(&waiting, 3, 5, 14);
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 9), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 10, 19), BACKEND_OK);
     claim.wait = true;
@@ -246,8 +228,6 @@ START_TEST(neighbours_that_are_granted_together_both_get_the_event)
     struct contract_log held = {0}, waiting = {0};
     struct backend_claim claim = range(&waiting, 2, 0, 9);
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&held, 1, 0, 99), BACKEND_OK);
     claim.wait = true;
     ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_QUEUED);
@@ -267,8 +247,6 @@ START_TEST(grant_that_ends_before_it_is_reported_is_answered)
     struct backend_claim claim = range(&waiting, 2, 0, 9);
     struct backend_ticket *ticket;
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&held, 1, 0, 99), BACKEND_OK);
     claim.wait = true;
     ticket = contract_acquire("a", &claim).ticket;
@@ -286,8 +264,6 @@ START_TEST(end_of_what_a_lock_owner_holds_is_reported_once)
     struct contract_log log = {0}, next = {0};
     struct backend_ticket *ticket;
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&log, 1, 0, 99), BACKEND_OK);
     ck_assert_int_eq(contract_revoke("a", 0), BACKEND_OK);
     ticket = contract_get("a", BACKEND_LEASE, &next);
@@ -303,8 +279,6 @@ START_TEST(cycle_of_lock_owners_is_found)
     struct contract_log log[2] = {{0}}, waiting = {0};
     struct backend_claim claim = range(&waiting, 1, 10, 10);
 
-    if (!contract_can(BACKEND_CAN_RANGE))
-        return;
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 0), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 10, 10), BACKEND_OK);
     claim.wait = true;
@@ -356,8 +330,6 @@ START_TEST(tickets_are_numbered_upwards_and_hold_in_turn)
     struct contract_log log[5] = {{0}};
     struct backend_ticket *ticket[5];
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     make_queue(1);
     for (int i = 0; i < 5; i++) {
         ticket[i] =
@@ -388,8 +360,6 @@ START_TEST(position_in_the_queue_is_known)
     struct backend_ticket *ticket[4];
     char name[64];
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     make_queue(1);
     for (int i = 0; i < 4; i++)
         ticket[i] = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log[i]);
@@ -411,8 +381,6 @@ START_TEST(as_many_hold_as_the_directory_is_wide)
     struct backend_ticket *ticket[6];
     struct backend_directory wider = {.width = 4};
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     make_queue(2);
     for (int i = 0; i < 6; i++) {
         ticket[i] = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log[i]);
@@ -439,8 +407,6 @@ START_TEST(shared_tickets_hold_while_only_shared_ones_stand_before)
     struct contract_log log[4] = {{0}};
     struct backend_ticket *ticket[4];
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     make_queue(1);
     ticket[0] = take("q/job-", BACKEND_SHARED, BACKEND_FLOCK, &log[0]);
     ticket[1] = take("q/job-", BACKEND_SHARED, BACKEND_FLOCK, &log[1]);
@@ -469,8 +435,6 @@ START_TEST(tickets_that_become_shared_let_in_and_are_let_in)
     struct contract_log log[4] = {{0}};
     struct backend_ticket *ticket[4];
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     make_queue(1);
     for (int i = 0; i < 4; i++) {
         ticket[i] = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log[i]);
@@ -493,8 +457,6 @@ START_TEST(shared_ticket_becomes_exclusive_only_where_no_other_holds)
     struct contract_log log[3] = {{0}};
     struct backend_ticket *ticket[3];
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     make_queue(1);
     for (int i = 0; i < 3; i++) {
         ticket[i] = take("q/job-", BACKEND_SHARED, BACKEND_FLOCK, &log[i]);
@@ -519,8 +481,6 @@ START_TEST(ticket_that_has_just_become_shared_is_exclusive_only_where_no_other_h
     struct contract_log log[2] = {{0}};
     struct backend_ticket *ticket[2];
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     for (int i = 0; i < 10; i++) {
         make_queue(1);
         ticket[0] = take("q/job-", BACKEND_SHARED, BACKEND_FLOCK, &log[0]);
@@ -543,8 +503,6 @@ START_TEST(ticket_that_expires_in_the_queue_is_passed_over)
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &dead);
     struct backend_ticket *ticket;
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     make_queue(1);
     ticket = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_LEASE, &log);
     claim.wait = claim.sequence = true;
@@ -561,8 +519,6 @@ END_TEST
 START_TEST(term_of_a_ticket_runs_while_it_waits)
 {
     struct contract_log first = {0}, next = {0};
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     make_queue(1);
     struct backend_ticket *ticket = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_LEASE, &first);
     const struct backend_ticket *waits = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_LEASE, &next);
@@ -580,8 +536,6 @@ START_TEST(ticket_that_waits_is_broken_by_its_name)
     struct backend_ticket *ticket[3];
     char name[64];
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     make_queue(1);
     for (int i = 0; i < 3; i++)
         ticket[i] = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_LEASE, &log[i]);
@@ -599,8 +553,6 @@ START_TEST(tickets_of_a_queue_are_listed_with_their_info)
     struct contract_log logs[4] = {{0}};
     struct backend_ticket *first = NULL;
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     make_queue(2);
     ck_assert_str_eq(contract_tickets("q", 10), "");
     for (unsigned i = 0; i < G_N_ELEMENTS(logs); i++) {
@@ -623,8 +575,6 @@ START_TEST(queue_is_listed_in_order)
     struct contract_log log = {0};
     GString *expected = g_string_new(NULL);
 
-    if (!contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     make_queue(1);
     for (int i = 0; i < 12; i++) {
         char name[64];
@@ -644,19 +594,21 @@ TCase *contract_range_case(void)
 
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
-    tcase_add_test(tcase, test_shows_the_lowest_range_of_several);
-    tcase_add_test(tcase, test_that_crosses_a_release_shows_the_next_range);
-    tcase_add_test(tcase, ranges_that_do_not_overlap_hold_together);
-    tcase_add_test(tcase, giving_back_the_middle_splits_a_range);
-    tcase_add_test(tcase, what_a_lock_owner_holds_is_one_ticket);
-    tcase_add_test(tcase, grant_that_crosses_its_release_gives_back_only_its_bytes);
-    tcase_add_test(tcase, lock_owner_may_change_the_mode_of_a_part);
-    tcase_add_test(tcase, weakening_that_is_given_up_loses_nothing);
-    tcase_add_test(tcase, waiter_for_a_range_is_granted_when_all_of_it_is_free);
-    tcase_add_test(tcase, neighbours_that_are_granted_together_both_get_the_event);
-    tcase_add_test(tcase, grant_that_ends_before_it_is_reported_is_answered);
-    tcase_add_test(tcase, end_of_what_a_lock_owner_holds_is_reported_once);
-    tcase_add_test(tcase, cycle_of_lock_owners_is_found);
+    if (contract_has(BACKEND_CAN_RANGE)) {
+        tcase_add_test(tcase, test_shows_the_lowest_range_of_several);
+        tcase_add_test(tcase, test_that_crosses_a_release_shows_the_next_range);
+        tcase_add_test(tcase, ranges_that_do_not_overlap_hold_together);
+        tcase_add_test(tcase, giving_back_the_middle_splits_a_range);
+        tcase_add_test(tcase, what_a_lock_owner_holds_is_one_ticket);
+        tcase_add_test(tcase, grant_that_crosses_its_release_gives_back_only_its_bytes);
+        tcase_add_test(tcase, lock_owner_may_change_the_mode_of_a_part);
+        tcase_add_test(tcase, weakening_that_is_given_up_loses_nothing);
+        tcase_add_test(tcase, waiter_for_a_range_is_granted_when_all_of_it_is_free);
+        tcase_add_test(tcase, neighbours_that_are_granted_together_both_get_the_event);
+        tcase_add_test(tcase, grant_that_ends_before_it_is_reported_is_answered);
+        tcase_add_test(tcase, end_of_what_a_lock_owner_holds_is_reported_once);
+        tcase_add_test(tcase, cycle_of_lock_owners_is_found);
+    }
     return tcase;
 }
 
@@ -666,17 +618,19 @@ TCase *contract_sequence_case(void)
 
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
-    tcase_add_test(tcase, tickets_are_numbered_upwards_and_hold_in_turn);
-    tcase_add_test(tcase, position_in_the_queue_is_known);
-    tcase_add_test(tcase, as_many_hold_as_the_directory_is_wide);
-    tcase_add_test(tcase, shared_tickets_hold_while_only_shared_ones_stand_before);
-    tcase_add_test(tcase, tickets_that_become_shared_let_in_and_are_let_in);
-    tcase_add_test(tcase, shared_ticket_becomes_exclusive_only_where_no_other_holds);
-    tcase_add_test(tcase, ticket_that_has_just_become_shared_is_exclusive_only_where_no_other_holds);
-    tcase_add_test(tcase, ticket_that_expires_in_the_queue_is_passed_over);
-    tcase_add_test(tcase, term_of_a_ticket_runs_while_it_waits);
-    tcase_add_test(tcase, ticket_that_waits_is_broken_by_its_name);
-    tcase_add_test(tcase, queue_is_listed_in_order);
-    tcase_add_test(tcase, tickets_of_a_queue_are_listed_with_their_info);
+    if (contract_has(BACKEND_CAN_SEQUENCE)) {
+        tcase_add_test(tcase, tickets_are_numbered_upwards_and_hold_in_turn);
+        tcase_add_test(tcase, position_in_the_queue_is_known);
+        tcase_add_test(tcase, as_many_hold_as_the_directory_is_wide);
+        tcase_add_test(tcase, shared_tickets_hold_while_only_shared_ones_stand_before);
+        tcase_add_test(tcase, tickets_that_become_shared_let_in_and_are_let_in);
+        tcase_add_test(tcase, shared_ticket_becomes_exclusive_only_where_no_other_holds);
+        tcase_add_test(tcase, ticket_that_has_just_become_shared_is_exclusive_only_where_no_other_holds);
+        tcase_add_test(tcase, ticket_that_expires_in_the_queue_is_passed_over);
+        tcase_add_test(tcase, term_of_a_ticket_runs_while_it_waits);
+        tcase_add_test(tcase, ticket_that_waits_is_broken_by_its_name);
+        tcase_add_test(tcase, queue_is_listed_in_order);
+        tcase_add_test(tcase, tickets_of_a_queue_are_listed_with_their_info);
+    }
     return tcase;
 }

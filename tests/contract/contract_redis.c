@@ -202,6 +202,7 @@ int main(void)
                                           .begin_own_servers = begin_own_servers,
                                           .end_own_servers = end_own_servers,
                                           .restart = restart,
+                                          .brief = CONTRACT_WAIT,
                                           .timeout = RELAYED_TIMEOUT};
     if (!redis_server_exists()) {
         puts("1..0 # skip there is no redis-server");

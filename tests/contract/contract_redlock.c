@@ -1049,6 +1049,7 @@ int main(void)
                                             .open_again = open_again,
                                             .refuses_daemon_before = true,
                                             .open_relayed = open_relayed,
+                                            .lacks = CONTRACT_FEATURES,
                                             .begin_own_servers = begin_own_servers,
                                             .end_own_servers = end_own_servers,
                                             .restart = restart_servers,

@@ -157,9 +157,6 @@ END_TEST
 START_TEST(shared_flocks_are_recovered_and_still_share)
 {
     struct contract_log log[3] = {{0}};
-    if (!contract_can(BACKEND_CAN_SHARE)) {
-        return;
-    }
     take("a", BACKEND_SHARED, &log[0]);
     struct backend_claim claim = claim_of(BACKEND_FLOCK, BACKEND_SHARED, &log[1]);
     claim.handle = HANDLE + 1;
@@ -203,9 +200,6 @@ END_TEST
 START_TEST(ticket_that_held_in_its_queue_is_recovered_at_its_place)
 {
     struct contract_log log[2] = {{0}};
-    if (!contract_can(BACKEND_CAN_SEQUENCE)) {
-        return;
-    }
     ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
     struct backend_claim claim = claim_of(BACKEND_FLOCK, BACKEND_EXCLUSIVE, &log[0]);
     claim.sequence = claim.wait = true;
@@ -260,9 +254,6 @@ START_TEST(wait_is_not_recovered)
     struct backend *holds = subject->open_other ? contract_other : contract_one;
     struct backend_claim claim = claim_of(BACKEND_FLOCK, (enum backend_mode)_i, &gone);
     claim.wait = true;
-    if (_i == BACKEND_SHARED && !contract_can(BACKEND_CAN_SHARE)) {
-        return;
-    }
     contract_backend = holds;
     struct backend_ticket *holder = take("a", BACKEND_EXCLUSIVE, &log[0]);
     contract_backend = contract_one;
@@ -365,9 +356,14 @@ TCase *contract_restart_case(const struct contract *of)
     tcase_add_test(tcase, record_lock_is_recovered_without_its_lock_owner);
     tcase_add_test(tcase, recovered_lease_excludes_the_handle_with_the_number_of_its_former_one);
     tcase_add_test(tcase, recovered_lock_stays_before_those_that_wait);
-    tcase_add_test(tcase, shared_flocks_are_recovered_and_still_share);
-    tcase_add_test(tcase, ticket_that_held_in_its_queue_is_recovered_at_its_place);
-    tcase_add_loop_test(tcase, wait_is_not_recovered, BACKEND_EXCLUSIVE, BACKEND_SHARED + 1);
+    tcase_add_loop_test(tcase, wait_is_not_recovered, BACKEND_EXCLUSIVE,
+                        contract_has(BACKEND_CAN_SHARE) ? BACKEND_SHARED + 1 : BACKEND_SHARED);
+    if (contract_has(BACKEND_CAN_SHARE)) {
+        tcase_add_test(tcase, shared_flocks_are_recovered_and_still_share);
+    }
+    if (contract_has(BACKEND_CAN_SEQUENCE)) {
+        tcase_add_test(tcase, ticket_that_held_in_its_queue_is_recovered_at_its_place);
+    }
     if (subject->refuses_daemon_before) {
         tcase_add_loop_test(tcase, request_of_the_daemon_before_changes_nothing, 0, 2 * G_N_ELEMENTS(requests));
     }

@@ -73,8 +73,6 @@ static struct backend_ticket *finish(struct backend_ticket *held, struct backend
 
 START_TEST(holder_keeps_its_lock_while_it_waits_to_become_exclusive)
 {
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     struct backend_ticket *held = share(HOLDER, _i), *its = share(SHARER, _i);
     struct backend_ticket *claim = queue(USERS + HOLDER, _i, BACKEND_EXCLUSIVE);
     ck_assert(held->held && !claim->held);
@@ -98,8 +96,6 @@ END_TEST
 
 START_TEST(holder_becomes_exclusive_before_those_that_wait_for_it)
 {
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     struct backend_ticket *held = share(HOLDER, _i), *its = share(SHARER, _i);
     struct backend_ticket *writer = queue(WRITER, _i, BACKEND_EXCLUSIVE), *reader = queue(READER, _i, BACKEND_SHARED);
     struct backend_ticket *claim = queue(USERS + HOLDER, _i, BACKEND_EXCLUSIVE);
@@ -119,8 +115,6 @@ END_TEST
 /* The same without waiting. */
 START_TEST(holder_that_shares_with_nobody_becomes_exclusive_at_once)
 {
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     struct backend_ticket *held = share(HOLDER, _i);
     struct backend_ticket *writer = queue(WRITER, _i, BACKEND_EXCLUSIVE), *reader = queue(READER, _i, BACKEND_SHARED);
     struct contract_acquired claim = ask(USERS + HOLDER, _i, BACKEND_EXCLUSIVE, false);
@@ -137,8 +131,6 @@ END_TEST
 
 START_TEST(second_of_two_that_wait_to_become_exclusive_is_refused)
 {
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     struct backend_ticket *held = share(HOLDER, _i), *its = share(SHARER, _i);
     struct backend_ticket *claim = queue(USERS + HOLDER, _i, BACKEND_EXCLUSIVE);
     ck_assert_int_eq(ask(USERS + SHARER, _i, BACKEND_EXCLUSIVE, true).result, BACKEND_DEADLOCK);
@@ -184,8 +176,6 @@ START_TEST(ticket_made_exclusive_as_its_turn_comes_never_shares)
     enum { TIMES = 60, TURNS = 12 };
     struct backend_directory plain = {.width = 1};
 
-    if (!contract_can(BACKEND_CAN_SHARE) || !contract_can(BACKEND_CAN_SEQUENCE))
-        return;
     use_mount_of(HOLDER);
     ck_assert_int_eq(contract_mkdir("q", &plain), BACKEND_OK);
     for (int i = 0; i < TIMES; i++) {
@@ -236,11 +226,15 @@ static void setup_two(void)
 static void add_tests(TCase *tcase)
 {
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, holder_keeps_its_lock_while_it_waits_to_become_exclusive, 0, 2);
-    tcase_add_loop_test(tcase, holder_becomes_exclusive_before_those_that_wait_for_it, 0, 2);
-    tcase_add_loop_test(tcase, holder_that_shares_with_nobody_becomes_exclusive_at_once, 0, 2);
-    tcase_add_loop_test(tcase, second_of_two_that_wait_to_become_exclusive_is_refused, 0, 2);
-    tcase_add_test(tcase, ticket_made_exclusive_as_its_turn_comes_never_shares);
+    if (contract_has(BACKEND_CAN_SHARE)) {
+        tcase_add_loop_test(tcase, holder_keeps_its_lock_while_it_waits_to_become_exclusive, 0, 2);
+        tcase_add_loop_test(tcase, holder_becomes_exclusive_before_those_that_wait_for_it, 0, 2);
+        tcase_add_loop_test(tcase, holder_that_shares_with_nobody_becomes_exclusive_at_once, 0, 2);
+        tcase_add_loop_test(tcase, second_of_two_that_wait_to_become_exclusive_is_refused, 0, 2);
+    }
+    if (contract_has(BACKEND_CAN_SHARE) && contract_has(BACKEND_CAN_SEQUENCE)) {
+        tcase_add_test(tcase, ticket_made_exclusive_as_its_turn_comes_never_shares);
+    }
 }
 
 TCase *contract_upgrade_case(void)

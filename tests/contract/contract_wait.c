@@ -54,8 +54,6 @@ START_TEST(shared_holders_hold_together)
     struct contract_log log[3] = {{0}};
     struct backend_ticket *ticket[3];
 
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     for (int i = 0; i < 3; i++)
         ticket[i] = contract_get_shared("a", BACKEND_FLOCK, &log[i]);
     ck_assert_uint_eq(contract_stat("a").holders, 3);
@@ -72,8 +70,6 @@ START_TEST(shared_waiters_next_to_each_other_are_granted_together)
     struct contract_log log = {0}, shared[3] = {{0}}, exclusive = {0}, behind = {0};
     struct backend_ticket *ticket = contract_get("a", BACKEND_FLOCK, &log), *sharing[3], *waiter;
 
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     for (int i = 0; i < 3; i++)
         sharing[i] = contract_queue("a", BACKEND_SHARED, &shared[i]);
     waiter = contract_queue("a", BACKEND_EXCLUSIVE, &exclusive);
@@ -96,8 +92,6 @@ START_TEST(shared_claim_queues_behind_an_exclusive_waiter)
     struct contract_log log = {0}, waiting = {0}, late = {0};
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, &late);
 
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     contract_get_shared("a", BACKEND_FLOCK, &log);
     contract_queue("a", BACKEND_EXCLUSIVE, &waiting);
     claim.mode = BACKEND_SHARED;
@@ -236,8 +230,6 @@ START_TEST(downgrade_lets_shared_waiters_in)
     struct backend_ticket *ticket = contract_get("a", BACKEND_FLOCK, &log);
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
 
-    if (!contract_can(BACKEND_CAN_SHARE))
-        return;
     contract_queue("a", BACKEND_SHARED, &waiting[0]);
     contract_queue("a", BACKEND_SHARED, &waiting[1]);
     claim.mode = BACKEND_SHARED;
@@ -270,9 +262,6 @@ TCase *contract_wait_case(void)
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
     tcase_add_test(tcase, waiter_is_granted_when_the_holder_releases);
     tcase_add_test(tcase, waiters_are_granted_first_come_first_served);
-    tcase_add_test(tcase, shared_holders_hold_together);
-    tcase_add_test(tcase, shared_waiters_next_to_each_other_are_granted_together);
-    tcase_add_test(tcase, shared_claim_queues_behind_an_exclusive_waiter);
     tcase_add_test(tcase, released_waiter_is_never_granted);
     tcase_add_test(tcase, waiter_released_before_its_grant_is_reported_passes_it_on);
     tcase_add_test(tcase, ticket_may_be_released_before_its_acquire_has_completed);
@@ -280,7 +269,12 @@ TCase *contract_wait_case(void)
     tcase_add_test(tcase, waiter_gets_what_expired);
     tcase_add_test(tcase, waiter_that_is_not_renewed_leaves_the_queue);
     tcase_add_test(tcase, waiter_whose_mount_stood_still_goes_on_waiting);
-    tcase_add_test(tcase, downgrade_lets_shared_waiters_in);
     tcase_add_test(tcase, term_of_a_waiter_begins_again_with_its_grant);
+    if (contract_has(BACKEND_CAN_SHARE)) {
+        tcase_add_test(tcase, shared_holders_hold_together);
+        tcase_add_test(tcase, shared_waiters_next_to_each_other_are_granted_together);
+        tcase_add_test(tcase, shared_claim_queues_behind_an_exclusive_waiter);
+        tcase_add_test(tcase, downgrade_lets_shared_waiters_in);
+    }
     return tcase;
 }

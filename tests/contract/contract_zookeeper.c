@@ -415,6 +415,7 @@ int main(void)
                                               .begin_own_servers = begin_own_server,
                                               .end_own_servers = end_own_server,
                                               .restart = restart,
+                                              .lacks = BACKEND_CAN_RANGE | BACKEND_CAN_REPLACE,
                                               .sessions = true,
                                               .timeout = 5000,
                                               .pace = 30};

@@ -246,9 +246,7 @@ for i in 1 2 3 4 5 6; do
     [ $((i % 2)) -eq 0 ] && mount=$B
     start flock "$mount/fifo" sh -c 'echo "$1" >>"$2"' sh "$i" "$TEST_DIR/served"
     pids+=("$STARTED")
-    expect eventually 5 test "$(attribute fifo waiters)" -ge 0
-    waiters_are() { [ "$(attribute fifo waiters)" = "$1" ]; }
-    expect eventually 5 waiters_are "$i"
+    expect eventually 5 waiters fifo "$i"
 done
 says a 'close(f)' ok
 for pid in "${pids[@]}"; do wait "$pid"; done

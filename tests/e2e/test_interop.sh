@@ -179,7 +179,7 @@ install_modules() {
 
 npm_clients=(redlock4 redlock5 sesamecare)
 if ! install_modules; then
-    for name in "${npm_clients[@]}" semaphore; do ! wanted "$name" || say "SKIP $name: $reason"; done
+    for name in "${npm_clients[@]}" semaphore; do ! wanted "$name" || left_out "$name of npm" "with npm's registry: $reason"; done
 else
     for name in "${npm_clients[@]}"; do
         wanted "$name" && client "$name" "" yes node "$INTEROP/client_npm.js" "$name" "$REDIS_PORT" "$modules"

@@ -63,6 +63,8 @@ if command -v java >/dev/null && "$LEASEFS" --help | grep -q zookeeper:; then
     zookeeper_root mounts
     for i in 1 2; do mkdir -m 700 "$TEST_DIR/state.$i"; done
     two_mounts "$ZOOKEEPER_URI" ttl=5
+else
+    left_out ZooKeeper "with java, and a leasefs that has ZooKeeper"
 fi
 
 if compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then

@@ -150,30 +150,28 @@ says A 'reap(p)' ok
 expect_end settled "$left"
 
 it "a Python program that took L with open('x') and crashes later in an interactive shell does not leave L to the shell"
-if command -v script >/dev/null; then
-    mkfifo "$TEST_DIR/keys"
-    (cd / && exec script -qec "bash --norc --noprofile -i" /dev/null <"$TEST_DIR/keys" >"$TEST_DIR/terminal" 2>&1) &
-    terminal=$!
-    started+=("$terminal")
-    exec {keys}>"$TEST_DIR/keys"
-    # shellcheck disable=SC2154
-    printf '%s -S -c "import time; f = open(\\"%s\\", \\"x\\"); time.sleep(2); raise SystemError"\n' \
-        "$PYTHON" "$MNT/crash" >&"$keys"
-    expect eventually 10 exists crash
-    now
-    T=$NOW
-    expect eventually 15 absent crash
-    now
-    expect_between 1800 $((NOW - T)) $((2000 + TTL + SLACK + 1000)) "milliseconds that it was there"
-    expect kill -0 "$terminal"
-    printf 'touch %s\n' "$MNT/typed" >&"$keys"
-    expect eventually 5 exists typed
-    expect constantly $((TTL + 1000)) exists typed
-    printf 'exit\n' >&"$keys"
-    exec {keys}>&-
-    expect eventually 5 gone "$terminal"
-    expect eventually 4 absent typed
-fi
+mkfifo "$TEST_DIR/keys"
+(cd / && exec script -qec "bash --norc --noprofile -i" /dev/null <"$TEST_DIR/keys" >"$TEST_DIR/terminal" 2>&1) &
+terminal=$!
+started+=("$terminal")
+exec {keys}>"$TEST_DIR/keys"
+# shellcheck disable=SC2154
+printf '%s -S -c "import time; f = open(\\"%s\\", \\"x\\"); time.sleep(2); raise SystemError"\n' \
+    "$PYTHON" "$MNT/crash" >&"$keys"
+expect eventually 10 exists crash
+now
+T=$NOW
+expect eventually 15 absent crash
+now
+expect_between 1800 $((NOW - T)) $((2000 + TTL + SLACK + 1000)) "milliseconds that it was there"
+expect kill -0 "$terminal"
+printf 'touch %s\n' "$MNT/typed" >&"$keys"
+expect eventually 5 exists typed
+expect constantly $((TTL + 1000)) exists typed
+printf 'exit\n' >&"$keys"
+exec {keys}>&-
+expect eventually 5 gone "$terminal"
+expect eventually 4 absent typed
 
 it "a handle that a descendant of the dead owner has open keeps the lease renewed"
 says A 'o = fork("f = op(\"heirloom\", \"WRONLY|CREAT|EXCL\"); h = fork(\"pass\")")' ok

@@ -124,7 +124,8 @@ all_others_succeed
 begin
 for i in {1..4}; do join "$RECIPES/semaphore" "$MNT/semaphore" bash -c 'echo in; exec sleep 60' >>"$TEST_DIR/log"; done
 expect eventually 5 logged_at_least in 3
-expect constantly 200 [ "$(logged in)" -eq 3 ]
+logged_are() { [ "$(logged "$1")" -eq "$2" ]; }
+expect constantly 200 logged_are in 3
 pid=$(attribute "semaphore/$(ls "$MNT/semaphore" | head -1)" owner | cut -d' ' -f2)
 kill_group "$pid"
 expect eventually 2 logged_at_least in 4
@@ -159,7 +160,7 @@ kill_group "${crowd[1]}"
 expect eventually 2 there_are barrier 4
 arrive
 expect eventually 5 there_are barrier 6
-expect constantly 300 [ "$(logged passed)" -eq 0 ]
+expect constantly 300 logged_are passed 0
 arrive
 for i in 0 2 3 4; do expect wait "${crowd[i]}"; done
 expect_is "$(logged passed)" 4

@@ -169,11 +169,7 @@ says U 'acquire("x")' EACCES
 expect_is "$(stat -c %a "$MNT")" 755
 
 it "lockmode= is the mode of every new lock, whatever the umask, so that another user's exec 9>L works while flock L waits"
-regular=$(sysctl -n fs.protected_regular 2>/dev/null)
-set_regular() { sysctl -q -w "fs.protected_regular=$1" 2>/dev/null && [ "$(sysctl -n fs.protected_regular)" = "$1" ]; }
-leave() { set_regular "$regular"; on_exit; }
-trap leave EXIT
-set_regular 2 || say "fs.protected_regular cannot be set here: it is ${regular:-missing}"
+protect_regular || say "fs.protected_regular cannot be set here: it is ${regular:-missing}"
 holding='umask 022; exec 9>"$1/flock"; flock 9; touch "$1/touched"; set -C; : >"$1/noclobber"; ln -s x "$1/link"; mkdir "$1/dir"
     : <>"$1/q-"; exec flock -F "$1/by-name" sleep 60'
 for mode in '' 666; do

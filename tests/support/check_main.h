@@ -6,9 +6,14 @@
 #define TESTS_SUPPORT_CHECK_MAIN_H
 
 #include <check.h>
+#include <linux/capability.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define CHECK_TMPDIR_MAX 50 /* below it are sockets, whose names have at most 107 bytes, */
 #define CHECK_TMPDIR_PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-" /* and for shells */
@@ -23,6 +28,25 @@ static inline void check_settle_environment(void)
     }
     umask(022);
 }
+
+/* Whether this process has the capability; root in a container may lack it. */
+static inline bool check_may(int capability)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+    return syscall(SYS_capget, &header, data) == 0 && (data[capability / 32].effective >> capability % 32 & 1);
+}
+
+/* Registers cases `first` to `end` - 1 of a loop where they can run; else run.sh says what would run them. */
+#define check_add_loop_where(can, need, tcase, name, first, end)                                                       \
+    do {                                                                                                               \
+        if (can) {                                                                                                     \
+            tcase_add_loop_test(tcase, name, first, end);                                                              \
+        } else {                                                                                                       \
+            puts("# left out: " #name ": would run " need);                                                            \
+        }                                                                                                              \
+    } while (0)
+#define check_add_where(can, need, tcase, name) check_add_loop_where(can, need, tcase, name, 0, 1)
 
 /* Runs the suite; EXIT_SUCCESS only if no case failed. */
 static inline int check_main(Suite *suite)

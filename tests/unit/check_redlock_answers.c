@@ -129,7 +129,7 @@ static struct backend *open_mount(void)
     return open_mount_as(NULL);
 }
 
-static const struct contract subject = {.name = "redlock"};
+static const struct contract subject = {.name = "redlock", .lacks = CONTRACT_FEATURES};
 
 static void setup(void)
 {

@@ -141,30 +141,33 @@ END_TEST
 /* The calls that reach a server and look up its name. */
 static const long for_names[] = {SYS_connect, SYS_newfstatat, SYS_statx, SYS_faccessat};
 
+static bool reaches_path(const struct call *call)
+{
+    return call->number == SYS_connect || (call->number == SYS_socket && call->arguments[0] == AF_UNIX);
+}
+
 START_TEST(server_with_a_path_opens_no_other_calls)
 {
     const struct call *call = &calls[_i];
     policy.servers = SANDBOX_UNIX_SERVERS;
-    if (call->number == SYS_connect || (call->number == SYS_socket && call->arguments[0] == AF_UNIX)) {
-        return;
-    }
     int result = try(attempt_call, call);
     ck_assert_msg(result == ENOSYS, "%s: %s", call->name, strerror(result));
 }
 END_TEST
 
+static bool reaches_network(const struct call *call)
+{
+    bool reaches = call->number == SYS_socket && (call->arguments[0] == AF_INET || call->arguments[0] == AF_INET6);
+    for (size_t i = 0; i < G_N_ELEMENTS(for_names); i++) {
+        reaches = reaches || call->number == for_names[i];
+    }
+    return reaches;
+}
+
 START_TEST(servers_in_the_network_open_no_other_calls)
 {
     const struct call *call = &calls[_i];
     policy.servers = SANDBOX_NETWORK_SERVERS;
-    if (call->number == SYS_socket && (call->arguments[0] == AF_INET || call->arguments[0] == AF_INET6)) {
-        return;
-    }
-    for (size_t i = 0; i < G_N_ELEMENTS(for_names); i++) {
-        if (call->number == for_names[i]) {
-            return;
-        }
-    }
     int result = try(attempt_call, call);
     ck_assert_msg(result == ENOSYS, "%s: %s", call->name, strerror(result));
 }
@@ -206,10 +209,6 @@ static int attempt_open(const void *arg)
 START_TEST(file_that_is_not_the_stores_cannot_be_opened)
 {
     int result = try(attempt_open, &openings[_i]);
-    struct stat status;
-    if (stat(openings[_i].path, &status) < 0) {
-        return; /* not on every host */
-    }
     ck_assert_msg(result == EACCES || result == EPERM, "%s: %s", openings[_i].path, strerror(result));
 }
 END_TEST
@@ -505,16 +504,20 @@ END_TEST
 /* --- the process that unmounts ------------------------------------------------------- */
 
 /* The calls that its filter allows; others give ENOSYS. */
-START_TEST(unmounter_can_make_no_other_calls)
+static bool unmounter_may(const struct call *call)
 {
     static const long its_own[] = {SYS_kill, SYS_umount2, SYS_recvmsg, SYS_newfstatat, SYS_statx, SYS_socketpair};
+    bool may = strcmp(call->name, "a new process") == 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(its_own); i++) {
+        may = may || call->number == its_own[i];
+    }
+    return may;
+}
+
+START_TEST(unmounter_can_make_no_other_calls)
+{
     const struct call *call = &calls[_i];
     int status;
-    for (size_t i = 0; i < G_N_ELEMENTS(its_own); i++) {
-        if (call->number == its_own[i] || strcmp(call->name, "a new process") == 0) {
-            return;
-        }
-    }
     pid_t child = fork();
     if (child == 0) {
         errno = 0;
@@ -735,7 +738,10 @@ static void add_files(Suite *suite)
 {
     TCase *files = tcase_create("files");
     add_case(suite, files);
-    tcase_add_loop_test(files, file_that_is_not_the_stores_cannot_be_opened, 0, G_N_ELEMENTS(openings));
+    for (int i = 0; i < (int)G_N_ELEMENTS(openings); i++) {
+        check_add_loop_where(access(openings[i].path, F_OK) == 0, "on a host that has the file", files,
+                             file_that_is_not_the_stores_cannot_be_opened, i, i + 1);
+    }
     tcase_add_loop_test(files, file_outside_the_store_stays_as_it_is, 0, G_N_ELEMENTS(attempts));
     tcase_add_test(files, file_of_the_store_stays_in_it);
     tcase_add_test(files, without_a_store_no_file_is_made);
@@ -749,11 +755,19 @@ static void add_calls(Suite *suite)
     TCase *system = tcase_create("system calls");
     add_case(suite, system);
     tcase_add_test(system, socket_with_a_path_leads_to_nobody_else);
-    tcase_add_loop_test(system, unmounter_can_make_no_other_calls, 0, G_N_ELEMENTS(calls));
     tcase_add_test(system, unmounter_opens_files_for_reading_only);
     tcase_add_loop_test(system, call_that_is_not_needed_is_not_there, 0, G_N_ELEMENTS(calls));
-    tcase_add_loop_test(system, server_with_a_path_opens_no_other_calls, 0, G_N_ELEMENTS(calls));
-    tcase_add_loop_test(system, servers_in_the_network_open_no_other_calls, 0, G_N_ELEMENTS(calls));
+    for (int i = 0; i < (int)G_N_ELEMENTS(calls); i++) {
+        if (!reaches_path(&calls[i])) {
+            tcase_add_loop_test(system, server_with_a_path_opens_no_other_calls, i, i + 1);
+        }
+        if (!reaches_network(&calls[i])) {
+            tcase_add_loop_test(system, servers_in_the_network_open_no_other_calls, i, i + 1);
+        }
+        if (!unmounter_may(&calls[i])) {
+            tcase_add_loop_test(system, unmounter_can_make_no_other_calls, i, i + 1);
+        }
+    }
 }
 
 int main(void)
@@ -782,9 +796,13 @@ int main(void)
     char *landlock = part("Landlock"), *seccomp = part("seccomp");
     if (landlock) {
         add_files(suite);
+    } else {
+        puts("# left out: the rules of files: would run with Landlock (lsm=landlock)");
     }
     if (seccomp) {
         add_calls(suite);
+    } else {
+        puts("# left out: the filter of system calls: would run with seccomp");
     }
     g_free(landlock);
     g_free(seccomp);
