@@ -120,18 +120,20 @@ static bool on_found(void *arg, const char *name, struct backend_ticket *ticket,
     return false;
 }
 
-/* Its last call, the release, finds the connection gone; the loop goes on without it. */
+/* Its last calls, the releases, find the connection gone; the loop goes on without it. */
 START_TEST(mount_that_ends_without_its_server_leaves_nothing_in_the_loop)
 {
-    struct contract_log log = {0};
+    struct contract_log log[2] = {{0}, {0}};
     struct backend *first = contract_backend;
 
     contract_backend = open_relayed();
     contract_start(contract_backend);
     CONTRACT_UNTIL(contract_stat("c").type == BACKEND_NOTHING);
-    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    struct backend_ticket *a = contract_get("a", BACKEND_LEASE, &log[0]),
+                          *b = contract_get("b", BACKEND_LEASE, &log[1]);
     relay_close();
-    backend_release(contract_backend, ticket, NULL, NULL);
+    backend_release(contract_backend, a, NULL, NULL);
+    backend_release(contract_backend, b, NULL, NULL);
     backend_free(contract_backend);
     contract_backend = first;
     contract_pass(CONTRACT_TERM);
