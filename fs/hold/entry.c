@@ -86,14 +86,24 @@ void entry_fill_attributes(struct fs *fs, const struct node *node, struct stat *
     entry_times(fs, st, acquired, renewed, hold ? hold_times(hold) : NULL);
 }
 
-void entry_fill_attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info,
-                                     struct stat *st)
+/* A store says how long ago that was, so it moves by a moment with each answer.  The first answer about a holder
+ * counts: programs such as tar take a change of ctime for a change of the file. */
+static clock_ms entry_acquired_elsewhere(struct node *node, const struct backend_info *info)
+{
+    if (!node->acquired_elsewhere || node->fence_elsewhere != info->fence) {
+        node->fence_elsewhere = info->fence;
+        node->acquired_elsewhere = info->acquired == CLOCK_NEVER ? clock_now() : info->acquired;
+    }
+    return node->acquired_elsewhere;
+}
+
+void entry_fill_attributes_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info, struct stat *st)
 {
     struct meta meta;
     struct rights rights = rights_of(info);
     bool known = meta_decode(info->meta, &meta);
     bool renewed = info->deadline != CLOCK_NEVER && info->ttl;
-    clock_ms acquired = info->acquired == CLOCK_NEVER ? clock_now() : info->acquired;
+    clock_ms acquired = entry_acquired_elsewhere(node, info);
     memset(st, 0, sizeof *st);
     st->st_ino = node->record->ino;
     st->st_nlink = 1;

@@ -13,7 +13,7 @@ bool entry_fill_listed(struct fs *fs, struct node *node, struct fuse_entry_param
 double entry_attribute_timeout(const struct fs *fs, const struct node *node);
 
 /* For a lock of another mount, or of another client of the store: the kernel caches nothing. */
-void entry_fill_attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info,
+void entry_fill_attributes_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info,
                                      struct stat *ret_attributes);
 void entry_fill_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info,
                           struct fuse_entry_param *ret_entry);

@@ -104,7 +104,9 @@ struct node {
     struct node_directory *directory; /* NULL for a lock */
     struct node_past *past;           /* NULL for most nodes */
     struct node_record *record;
-    char made_as[]; /* its first name, if that is long */
+    uint64_t fence_elsewhere;    /* of the last holder elsewhere whose attributes were shown, */
+    clock_ms acquired_elsewhere; /* and when it acquired the lock, as shown; 0: none was shown */
+    char made_as[];              /* its first name, if that is long */
 };
 
 /* The fields belong to tree.c. */

@@ -138,6 +138,34 @@ START_TEST(attributes_are_those_of_the_holder_elsewhere)
 }
 END_TEST
 
+/* A store says how long ago it was granted, and each answer takes another time. */
+START_TEST(ctime_of_a_lock_elsewhere_stays_until_there_is_another)
+{
+    struct wire_file file = lease_there("L", "x");
+    struct fuse_entry_out found = entry(here, "L");
+    uint64_t ctime = found.attr.ctime;
+    uint32_t nanoseconds = found.attr.ctimensec;
+    ((struct backend_ticket *)fake_backend_holder(here->fake, "L"))->acquired++;
+    struct fuse_attr seen = attributes(here, found.nodeid);
+    ck_assert(seen.ctime == ctime && seen.ctimensec == nanoseconds);
+    ck_assert_uint_eq(entry(here, "L").attr.ctimensec, nanoseconds);
+    ck_assert_int_eq(wire_result(there, wire_unlink(there, "L")), 0);
+    wire_close(there, file);
+    wire_advance(here, SECOND);
+    lease_there("L", "x");
+    ck_assert_uint_gt(entry(here, "L").attr.ctime, ctime);
+}
+END_TEST
+
+START_TEST(ctime_of_a_foreign_lock_stays)
+{
+    fake_backend_occupy_plainly(here->fake, "L", "random token", NULL);
+    uint64_t ctime = entry(here, "L").attr.ctime;
+    wire_advance(here, 5 * SECOND);
+    ck_assert_uint_eq(entry(here, "L").attr.ctime, ctime);
+}
+END_TEST
+
 START_TEST(times_set_elsewhere_are_shown)
 {
     struct wire_file file = lease_there("L", "x");
@@ -762,6 +790,8 @@ int main(void)
     tcase_add_loop_test(cases, file_that_was_opened_on_a_lock_of_another_mount_is_stale_when_that_has_ended, 0, 4);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, attributes_are_those_of_the_holder_elsewhere);
+    tcase_add_test(cases, ctime_of_a_lock_elsewhere_stays_until_there_is_another);
+    tcase_add_test(cases, ctime_of_a_foreign_lock_stays);
     tcase_add_test(cases, times_set_elsewhere_are_shown);
     tcase_add_test(cases, nothing_of_it_is_kept);
     tcase_add_test(cases, watchers_are_notified_when_it_is_seen_that_it_went);
