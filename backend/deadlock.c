@@ -3,7 +3,7 @@
 
 #include <glib.h>
 
-#define DEADLOCK_TICKETS_MAX 3000
+#define DEADLOCK_TICKETS_MAX 1000
 
 struct deadlock {
     const struct deadlock_rules *rules;

@@ -19,7 +19,7 @@ struct deadlock_rules {
 };
 
 /* Does this ticket make its lock owner wait for itself?  A search breadth first, which gives up after looking at
- * 3,000 tickets: so no user can keep the daemon busy with it for longer than 2 ms. */
+ * 1,000 tickets: so no user can keep the daemon busy with it for longer than a millisecond. */
 bool deadlock_search(const struct deadlock_rules *rules, void *store, const void *ticket, uint64_t lock_owner);
 
 /* Counts tickets that were looked at.  False: the search has its result, or has reached its limit. */

@@ -96,6 +96,7 @@ struct fs {
     unsigned guard_pruned;                   /* the bucket that was pruned last */
     struct recovery *recovery;      /* of restart.c; kept until the daemon ends, because more leases may be found */
     struct recover_list recovering; /* content of recovered leases that the backend is reading */
+    GHashTable *opened;             /* a set of handles, the latest of each node and opener: see handle_latest */
     GHashTable *records; /* a set of holds with record locks, by lock owner and path: see hold_find_by_lock_owner */
     GHashTable *cursors; /* of open directories, by number */
     struct directory_cursor_queue kept_cursors;

@@ -82,7 +82,7 @@ uint64_t lockspace_next_number(const struct lockspace *space);
  * directory is not there; IS_DIRECTORY: the name is one; INVALID: no name can
  * have that form, or the range ends before it starts; DEADLOCK: the claim and one
  * that waits would wait for each other, or an FCNTL claim that waits would close a cycle of lock owners.  The search
- * for cycles passes only through tickets that have a lock owner, and gives up after looking at 3,000.
+ * for cycles passes only through tickets that have a lock owner, and gives up after looking at 1,000.
  *
  * A lock owner holds one ticket with any number of segments.  When an FCNTL claim is granted, its ticket takes over
  * the segments, fencing token, meta and content of the lock owner's earlier ticket, which is `absorbed`.  A ticket that

@@ -31,10 +31,11 @@ static bool deadlock_holds_whole(const struct remote *r, const struct remote_tic
     return holder->state == REMOTE_HELD && (whole || !(r->backend.features & BACKEND_CAN_RANGE));
 }
 
-/* Must `t` wait for `other`?  That holds, or is before it and does not itself wait for what t's lock owner holds. */
-static bool deadlock_blocks(const struct remote *r, const struct remote_ticket *other, const struct remote_ticket *t)
+/* Must `t` wait for `other`?  `own`: the tickets of its lock owner on the lock.  That holds, or is before it and does
+ * not itself wait for what t's lock owner holds. */
+static bool deadlock_blocks(const struct remote *r, const struct remote_ticket *other, const struct remote_ticket *t,
+                            const GPtrArray *own)
 {
-    const struct remote_ticket *k;
     if (!other->lock_owner || other->lock_owner == t->lock_owner) {
         return false;
     }
@@ -44,8 +45,9 @@ static bool deadlock_blocks(const struct remote *r, const struct remote_ticket *
     if (other->head.fence > t->head.fence || !deadlock_excludes(other->start, other->end, other->head.mode, t)) {
         return false;
     }
-    LIST_FOREACH(k, &t->lock->tickets, link) {
-        if (k->lock_owner == t->lock_owner && (deadlock_holds_whole(r, k) || deadlock_holds_against(k, other))) {
+    for (guint i = 0; i < own->len; i++) {
+        const struct remote_ticket *k = own->pdata[i];
+        if (deadlock_holds_whole(r, k) || deadlock_holds_against(k, other)) {
             return false;
         }
     }
@@ -60,11 +62,9 @@ struct search {
 
 static void deadlock_index_waiting(struct search *s)
 {
-    GHashTableIter tickets;
     struct remote_ticket *t;
     s->waiting = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, (GDestroyNotify)g_ptr_array_unref);
-    g_hash_table_iter_init(&tickets, s->r->tickets);
-    while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t)) {
+    LIST_FOREACH(t, &s->r->waiters, waiters) {
         if (!t->lock_owner || t->state != REMOTE_WAITING) {
             continue;
         }
@@ -91,30 +91,23 @@ static void deadlock_visit_tickets(struct deadlock *deadlock, void *store, uint6
 
 static void deadlock_visit_blockers(struct deadlock *deadlock, void *store, const void *ticket)
 {
-    const struct remote_ticket *waiter = ticket, *other;
+    const struct remote_ticket *waiter = ticket;
+    struct remote_ticket *other;
     const struct search *s = store;
+    g_autoptr(GPtrArray) own = g_ptr_array_new();
+    LIST_FOREACH(other, &waiter->lock->tickets, link) {
+        if (other->lock_owner == waiter->lock_owner) {
+            g_ptr_array_add(own, other);
+        }
+    }
     LIST_FOREACH(other, &waiter->lock->tickets, link) {
         if (!deadlock_may_take(deadlock, 1)) {
             return;
         }
-        if (deadlock_blocks(s->r, other, waiter)) {
+        if (deadlock_blocks(s->r, other, waiter, own)) {
             deadlock_add_blocker(deadlock, other, &other->lock_owner, other->state == REMOTE_WAITING);
         }
     }
-}
-
-/* Nobody waits for a lock owner that holds nothing. */
-static bool deadlock_lock_owner_holds(struct remote *r, uint64_t lock_owner)
-{
-    GHashTableIter tickets;
-    const struct remote_ticket *t;
-    g_hash_table_iter_init(&tickets, r->tickets);
-    while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t)) {
-        if (t->lock_owner == lock_owner && t->state == REMOTE_HELD) {
-            return true;
-        }
-    }
-    return false;
 }
 
 bool remote_deadlocked(struct remote *r, const struct remote_ticket *t)
@@ -122,7 +115,7 @@ bool remote_deadlocked(struct remote *r, const struct remote_ticket *t)
     static const struct deadlock_rules rules = {.visit_blockers = deadlock_visit_blockers,
                                                 .visit_tickets = deadlock_visit_tickets};
     struct search s = {.r = r};
-    if (!t->lock_owner || r->waiting <= 1 || !deadlock_lock_owner_holds(r, t->lock_owner)) {
+    if (!t->lock_owner || r->waiting <= 1) {
         return false;
     }
     bool found = deadlock_search(&rules, &s, t, t->lock_owner);

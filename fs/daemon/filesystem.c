@@ -114,6 +114,7 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     fs->notify = notify_new(NULL, loop);
     fs->openings = openings_new();
     fs->records = hold_records_table();
+    fs->opened = handle_table();
     fs->cursors = g_hash_table_new(g_int64_hash, g_int64_equal);
     fs->next_fh = (uint64_t)keep_generation(keep) << 40;
     fs->survivors = survivors_new(fs);
@@ -218,6 +219,7 @@ void fs_free(struct fs *fs)
     }
     guard_free_all(fs);
     g_hash_table_destroy(fs->records);
+    g_hash_table_destroy(fs->opened);
     directory_close_all(fs);
     control_free(fs);
     openings_free(fs->openings);

@@ -25,6 +25,43 @@ struct handle *handle_find(struct fs *fs, uint64_t id)
     return record ? record->handle : NULL;
 }
 
+static guint handle_hash(gconstpointer key)
+{
+    const struct handle *h = key;
+    return g_direct_hash(h->node) * 31 + g_direct_hash(h->opener);
+}
+
+static gboolean handle_equal(gconstpointer a, gconstpointer b)
+{
+    const struct handle *x = a, *y = b;
+    return x->node == y->node && x->opener == y->opener;
+}
+
+GHashTable *handle_table(void)
+{
+    return g_hash_table_new(handle_hash, handle_equal);
+}
+
+struct handle *handle_latest(struct fs *fs, const struct node *node, struct owner *opener)
+{
+    struct handle key = {.node = (struct node *)node, .opener = opener};
+    return g_hash_table_lookup(fs->opened, &key);
+}
+
+static void handle_leave_opened(struct fs *fs, struct handle *h)
+{
+    if (h->older) {
+        h->older->newer = h->newer;
+    }
+    if (h->newer) {
+        h->newer->older = h->older;
+    } else if (h->older) {
+        g_hash_table_add(fs->opened, h->older);
+    } else {
+        g_hash_table_remove(fs->opened, h);
+    }
+}
+
 static struct handle *handle_attach(struct fs *fs, struct node *node, struct owner *opener,
                                     struct handle_record *record)
 {
@@ -36,6 +73,11 @@ static struct handle *handle_attach(struct fs *fs, struct node *node, struct own
     record->handle = h;
     LIST_INSERT_HEAD(&node->handles, h, link);
     LIST_INSERT_HEAD(&fs->handles, h, all);
+    h->older = handle_latest(fs, node, opener);
+    if (h->older) {
+        h->older->newer = h;
+    }
+    g_hash_table_add(fs->opened, h);
     return h;
 }
 
@@ -95,28 +137,87 @@ struct hold *handle_new_hold(struct fs *fs, struct handle *h, enum backend_kind 
     return hold_new(fs, h->node, kind, h->opener, h->record->uid, h->record->gid, S_IFREG | handle_mode(h));
 }
 
-/* Does the hold belong to the handle, or to the process that opened it? */
-static bool handle_owns(const struct handle *h, struct hold *hold)
+/* A search for a process's lock on a name looks at so many of its files, or of the name's locks, the latest first. */
+#define HANDLE_SEARCH_MAX 64
+
+/* The one that has held longer; either may be NULL. */
+static struct hold *handle_longer(struct hold *a, struct hold *b)
 {
-    return hold_has_handle(hold, h) || hold_is_owned_by(hold, h->opener);
+    if (!a || !b) {
+        return a ? a : b;
+    }
+    bool first = a == hold_find_shown(a->node) || a->ticket->fence < b->ticket->fence;
+    return first && b != hold_find_shown(b->node) ? a : b;
+}
+
+/* Of the locks on the node that are the handle's own, or its lock owners', the one that it has held longest; or NULL.
+ */
+static struct hold *handle_find_own(const struct node *node, const struct handle *h)
+{
+    struct hold *longest = h->hold && h->hold->node == node && hold_holds(h->hold) ? h->hold : NULL;
+    for (guint i = 0; h->records && i < h->records->len; i++) {
+        struct hold *hold = g_ptr_array_index(h->records, i);
+        longest = hold->node == node && hold_holds(hold) ? handle_longer(longest, hold) : longest;
+    }
+    return longest;
+}
+
+struct hold *handle_find_owned(struct fs *fs, const struct node *node, struct owner *who)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->kind > BACKEND_LEASE) {
+            break;
+        }
+        if (hold_holds(hold) && hold_is_owned_by(hold, who)) {
+            return hold;
+        }
+    }
+    struct hold *longest = hold_find_shown(node);
+    if (longest && hold_holds(longest) && hold_is_owned_by(longest, who)) {
+        return longest;
+    }
+    longest = NULL;
+    unsigned count = 0;
+    for (const struct handle *h = handle_latest(fs, node, who); h && count < HANDLE_SEARCH_MAX; h = h->older, count++) {
+        hold = handle_find_own(node, h);
+        longest = hold && hold_is_owned_by(hold, who) ? handle_longer(longest, hold) : longest;
+    }
+    return longest;
 }
 
 /* The handle's own hold before those that its opener has through other handles. */
-static struct hold *handle_find_hold_on(const struct node *node, const struct handle *h)
+static struct hold *handle_find_hold_on(struct fs *fs, const struct node *node, const struct handle *h)
 {
-    struct hold *hold, *longest = NULL, *by_another = NULL;
-    LIST_FOREACH(hold, &node->holds, link) {
-        longest = hold_holds(hold) && hold_has_handle(hold, h) ? hold : longest;
-        by_another = hold_holds(hold) && handle_owns(h, hold) ? hold : by_another;
+    struct hold *own = handle_find_own(node, h);
+    return own ? own : handle_find_owned(fs, node, h->opener);
+}
+
+struct hold *handle_find_shown_to(struct fs *fs, const struct node *node, struct owner *caller)
+{
+    struct hold *hold, *found = handle_find_owned(fs, node, caller), *ancestors = NULL;
+    unsigned count = 0;
+    if (found) {
+        return found;
     }
-    return longest ? longest : by_another;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (count++ == HANDLE_SEARCH_MAX) {
+            break;
+        }
+        if (hold_holds(hold) && hold_is_exclusive(hold)) {
+            return hold;
+        }
+        struct owner *owner = ancestors || !hold_holds(hold) ? NULL : hold_update_owner(hold);
+        ancestors = owner && caller && owner_descends(caller, owner) ? hold : ancestors;
+    }
+    return ancestors;
 }
 
 struct hold *handle_find_hold(struct fs *fs, const struct handle *h)
 {
-    struct hold *own = h->hold && h->hold->kind != BACKEND_FLOCK ? h->hold : handle_find_hold_on(h->node, h);
+    struct hold *own = h->hold && h->hold->kind != BACKEND_FLOCK ? h->hold : handle_find_hold_on(fs, h->node, h);
     own = own ? own : h->hold;
-    return own ? own : handle_find_hold_on(tree_current_node(fs->tree, h->node), h);
+    return own ? own : handle_find_hold_on(fs, tree_current_node(fs->tree, h->node), h);
 }
 
 bool handle_has_outlived(struct fs *fs, struct handle *h, const struct backend_info *info)
@@ -207,6 +308,7 @@ void handle_leave(struct handle *h)
 static void handle_discard(struct fs *fs, struct handle *h)
 {
     LIST_REMOVE(h, link);
+    handle_leave_opened(fs, h);
     LIST_REMOVE(h, all);
     if (h->poll) {
         fuse_pollhandle_destroy(h->poll);
@@ -259,10 +361,8 @@ static void handle_note_refusals(struct request *r, int error)
         handle_note_refusal(r->handle, error);
     } else if (!r->handle && r->sets_times && request_caller(r)) {
         /* The kernel does not say through which descriptor they were set, if through any. */
-        LIST_FOREACH(h, &r->node->handles, link) {
-            if (h->opener == request_caller(r)) {
-                handle_note_refusal(h, error);
-            }
+        for (h = handle_latest(r->fs, r->node, request_caller(r)); h; h = h->older) {
+            handle_note_refusal(h, error);
         }
     }
 }

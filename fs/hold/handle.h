@@ -54,11 +54,13 @@ struct handle_record {
 struct handle {
     LIST_ENTRY(handle) link; /* node->handles */
     LIST_ENTRY(handle) all;  /* fs->handles */
-    struct node *node;       /* counted */
-    struct owner *opener;    /* counted; NULL: a process of another pid namespace */
-    struct hold *hold;       /* the lease it belongs to, or its own flock; set by handle_set_hold */
-    GPtrArray *records;      /* holds of lock owners that used it for fcntl, or NULL */
-    struct guard *guard;     /* of the lock that it lost, while the guard lasts; or NULL */
+    struct handle *newer;    /* of the same node and opener; NULL: it is in fs->opened */
+    struct handle *older;
+    struct node *node;    /* counted */
+    struct owner *opener; /* counted; NULL: a process of another pid namespace */
+    struct hold *hold;    /* the lease it belongs to, or its own flock; set by handle_set_hold */
+    GPtrArray *records;   /* holds of lock owners that used it for fcntl, or NULL */
+    struct guard *guard;  /* of the lock that it lost, while the guard lasts; or NULL */
     struct fuse_pollhandle *poll;
     struct handle_record *record;
     uint64_t id; /* the record's number: the kernel's number for the file, and the store's for the handle */
@@ -99,6 +101,17 @@ struct hold *handle_new_hold(struct fs *fs, struct handle *handle, enum backend_
  * umask, because the kernel does not send that. */
 mode_t handle_mode(struct handle *handle);
 
+/* For fs->opened. */
+GHashTable *handle_table(void);
+/* The latest handle of the node that this process (or NULL: another pid namespace) opened, and by `older` its others;
+ * or NULL. */
+struct handle *handle_latest(struct fs *fs, const struct node *node, struct owner *opener);
+
+/* The hold of this process on the node: its lease, what the name shows, or a lock through one of its files; or NULL. */
+struct hold *handle_find_owned(struct fs *fs, const struct node *node, struct owner *who);
+/* The hold that a caller sees: its own, if it has one (a store that lost data may have granted it beside another); else
+ * an exclusive one; else, of several shared ones, its ancestor's, if that is among the latest.  Or NULL. */
+struct hold *handle_find_shown_to(struct fs *fs, const struct node *node, struct owner *caller);
 /* Of the holds that it owns, the one that has held longest; or NULL.  Also looks at the node that its name has now. */
 struct hold *handle_find_hold(struct fs *fs, const struct handle *handle);
 /* Is its provisional hold being converted, to a lock of another handle or to a lease? */

@@ -321,20 +321,3 @@ bool hold_needs_renewal(struct hold *hold)
     }
     return false;
 }
-
-struct hold *hold_find_shown_to(const struct node *node, struct owner *caller)
-{
-    struct hold *hold, *found = NULL, *ancestors = NULL;
-    LIST_FOREACH(hold, &node->holds, link) {
-        if (!hold_holds(hold)) {
-            continue;
-        }
-        if (hold_is_owned_by(hold, caller)) {
-            return hold;
-        }
-        found = !found && hold_is_exclusive(hold) ? hold : found;
-        struct owner *owner = ancestors ? NULL : hold_update_owner(hold);
-        ancestors = owner && caller && owner_descends(caller, owner) ? hold : ancestors;
-    }
-    return found ? found : ancestors;
-}

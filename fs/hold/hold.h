@@ -364,10 +364,6 @@ bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid
 /* Is `who` a descendant of its owner or a partner, with its uid, theirs, or as root? */
 bool hold_allows_descendant(struct hold *hold, struct owner *who, uid_t uid);
 
-/* The hold that a caller sees: its own, if it has one (a store that lost data may have granted it beside another); else
- * an exclusive one; else, of several shared ones, its ancestor's.  Or NULL. */
-struct hold *hold_find_shown_to(const struct node *node, struct owner *caller);
-
 /* --- meta and term in the store: update.c --- */
 
 /* The first second is over: the owner is final, and nobody inherits after it. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fs/hold/entry.h"
+#include "fs/hold/handle.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"
 #include "fs/hold/rights.h"
@@ -18,8 +19,8 @@
 static struct handle *attributes_own_handle(struct request *r)
 {
     struct handle *h;
-    LIST_FOREACH(h, &r->node->handles, link) {
-        if (h->opener == request_caller(r) && (h->opener || h->record->uid == request_uid(r))) {
+    for (h = handle_latest(r->fs, r->node, request_caller(r)); h; h = h->older) {
+        if (h->opener || h->record->uid == request_uid(r)) {
             return h;
         }
     }
@@ -86,12 +87,15 @@ static bool attributes_are_of_another(const struct node *node, const struct back
 static bool attributes_are_of_hold(const struct node *node, const struct hold *hold)
 {
     const struct handle *h;
+    if (hold->node == node) {
+        return true;
+    }
     LIST_FOREACH(h, &node->handles, link) {
         if (hold_has_handle(hold, h)) {
             return true;
         }
     }
-    return hold->node == node;
+    return false;
 }
 
 static void attributes_known(void *arg, enum backend_result result, const struct backend_info *info)

@@ -360,8 +360,8 @@ static void content_dated(struct request *r)
 static struct handle *content_handle_of(struct request *r)
 {
     struct handle *h, *found = NULL;
-    LIST_FOREACH(h, &r->node->handles, link) {
-        if (h->record->writable && h->opener && h->opener == request_caller(r) && (!found || found->record->spent)) {
+    for (h = handle_latest(r->fs, r->node, request_caller(r)); h; h = h->older) {
+        if (h->record->writable && h->opener && (!found || found->record->spent)) {
             found = h;
         }
     }
@@ -374,8 +374,8 @@ bool content_times_are_lost(struct request *r)
     if (h && !h->record->spent) {
         return false;
     }
-    LIST_FOREACH(h, &r->node->handles, link) {
-        if (h->record->lost && h->opener && h->opener == request_caller(r)) {
+    for (h = handle_latest(r->fs, r->node, request_caller(r)); h; h = h->older) {
+        if (h->record->lost && h->opener) {
             return true;
         }
     }
@@ -384,15 +384,18 @@ bool content_times_are_lost(struct request *r)
 
 static struct hold *content_hold_of_node(struct request *r, const struct node *node)
 {
-    struct hold *hold, *longest = NULL;
+    struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
-        bool has = hold_makes_name(hold);
         bool undecided = hold->kind == BACKEND_PROVISIONAL && !hold->owner && request_is_foreign(r);
-        if (has && (hold_is_owned_by(hold, request_caller(r)) || (undecided && hold->uid == request_uid(r)))) {
-            longest = hold; /* what is shown, if it is its own */
+        if (hold->kind > BACKEND_LEASE && !hold->sequence) {
+            break;
+        }
+        if (hold_makes_name(hold) &&
+            (hold_is_owned_by(hold, request_caller(r)) || (undecided && hold->uid == request_uid(r)))) {
+            return hold;
         }
     }
-    return longest;
+    return handle_find_owned(r->fs, node, request_caller(r));
 }
 
 /* This process's hold on the name, or its ticket in a directory's queue.  The name may have another node by now. */

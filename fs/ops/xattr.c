@@ -21,8 +21,8 @@
 static bool xattr_caller_lost(struct request *r)
 {
     struct handle *h;
-    LIST_FOREACH(h, &r->node->handles, link) {
-        if (h->record->lost && h->opener && h->opener == request_caller(r)) {
+    for (h = handle_latest(r->fs, r->node, request_caller(r)); h; h = h->older) {
+        if (h->record->lost && h->opener) {
             return true;
         }
     }
@@ -43,15 +43,13 @@ static bool xattr_caller_waits(struct request *r)
 /* Does the caller have handles that could hold the lock, and no lock through them, and no lease? */
 static bool xattr_caller_is_idle(struct request *r)
 {
-    const struct handle *h;
+    const struct handle *h = handle_latest(r->fs, r->node, request_caller(r));
     bool idle = false;
-    LIST_FOREACH(h, &r->node->handles, link) {
-        if (h->opener && h->opener == request_caller(r)) {
-            if (handle_find_hold(r->fs, h)) {
-                return false;
-            }
-            idle = idle || h->record->writable || h->record->locking;
-        }
+    if (!h || !h->opener || handle_find_hold(r->fs, h)) {
+        return false;
+    }
+    for (; h; h = h->older) {
+        idle = idle || h->record->writable || h->record->locking;
     }
     return idle;
 }
@@ -292,7 +290,7 @@ static void xattr_reply_ticket(struct request *r, struct backend_ticket *ticket,
 static void xattr_stat(struct request *r, backend_info_done *known)
 {
     bool of_ticket = r->xattr.attribute->of_ticket && !r->node->directory;
-    struct hold *hold = of_ticket ? hold_find_shown_to(r->node, request_caller(r)) : NULL;
+    struct hold *hold = of_ticket ? handle_find_shown_to(r->fs, r->node, request_caller(r)) : NULL;
     if (hold) {
         xattr_reply_ticket(r, hold->ticket, known);
     } else {

@@ -134,7 +134,7 @@ static bool xattr_may_set(struct request *r, struct hold *hold, void (*again)(st
 
 static struct hold *xattr_shown_hold(struct request *r)
 {
-    struct hold *hold = hold_find_shown_to(r->node, request_caller(r));
+    struct hold *hold = handle_find_shown_to(r->fs, r->node, request_caller(r));
     return hold ? hold : hold_find_first(r->node);
 }
 

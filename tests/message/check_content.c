@@ -274,6 +274,10 @@ START_TEST(total_leaves_room_for_the_next_user)
 {
     quota_free(w->fs->quota);
     w->fs->quota = quota_new(&(struct quota_limits){.locks = 8, .content = 20});
+    w->uid = 1000;
+    uint64_t got = wire_send(w, FUSE_STATFS, FUSE_ROOT_ID, NULL, 0, NULL, 0);
+    ck_assert_int_eq(wire_result(w, got), 0);
+    ck_assert_uint_eq(((const struct fuse_statfs_out *)wire_data(w, got, NULL))->st.ffree, 4);
     for (int i = 0; i < 4; i++) {
         ck_assert_int_eq(lease_of_user(1000, (const char *[]){"A", "B", "C", "D"}[i]), 0);
     }

@@ -158,7 +158,7 @@ static void make_chain(unsigned n)
 
 static void close_cycle(unsigned n)
 {
-    ck_assert_int_eq(ranged(n, n - MIN(n / 2, 1000), true), BACKEND_DEADLOCK);
+    ck_assert_int_eq(ranged(n, n - MIN(n / 2, 500), true), BACKEND_DEADLOCK);
 }
 
 /* Gives up, if it is long. */
@@ -222,7 +222,7 @@ static void expire(unsigned n)
 }
 
 /* Looks at one ticket, at a part of 64 (with a search for each), or at as many as a search for cycles may. */
-enum { ONE = 2, PART = 40, SEARCH = 1000 };
+enum { ONE = 2, PART = 40, SEARCH = 400 };
 
 static const struct {
     const char *what;

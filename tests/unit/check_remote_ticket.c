@@ -67,7 +67,7 @@ static struct remote_ticket *add_chain(unsigned length, unsigned back)
 
 START_TEST(cycle_of_any_length_that_is_searched_is_found)
 {
-    static const unsigned lengths[] = {2, 3, 10, 1000, 1400};
+    static const unsigned lengths[] = {2, 3, 10, 100, 400};
 
     ck_assert(remote_deadlocked(r, add_chain(lengths[_i], 1)));
 }
