@@ -15,11 +15,9 @@
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 
-/* Lines of a table written at once, at an open or a read: 0.15 ms. */
-#define CONTROL_SLICE 256
-/* The same of one that seeks far ahead: that may be a million lines, and between any
- * two other requests there is one of these. */
-#define CONTROL_SLICE_AHEAD 64
+/* Lines of a table written at once, at an open or a read.  One that seeks far ahead may have to write a million lines:
+ * between any two other requests there is one such part of it. */
+#define CONTROL_SLICE 64
 #define CONTROL_CHUNK 65536
 #define CONTROL_KEPT (1 << 20)
 /* The names never change; the attributes follow the root's. */
@@ -537,7 +535,7 @@ static void control_slice(struct ev_loop *loop, ev_idle *idle, int events)
         ev_idle_stop(loop, idle);
         return;
     }
-    control_write_slice(fs, control_file_of(r), CONTROL_SLICE_AHEAD);
+    control_write_slice(fs, control_file_of(r), CONTROL_SLICE);
     TAILQ_REMOVE(reads, r, parked);
     TAILQ_INSERT_TAIL(reads, r, parked);
     control_answer(r);

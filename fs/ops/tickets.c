@@ -14,7 +14,7 @@
 #include "fs/kernel/tree.h"
 #include "fs/ops/xattr_private.h"
 
-#define TICKETS_PART 1000   /* asked of the store at once */
+#define TICKETS_PART 256    /* asked of the store at once */
 #define TICKETS_VALUE 65536 /* bytes of a value: XATTR_SIZE_MAX of the kernel */
 
 bool tickets_is_attribute(const char *name)
