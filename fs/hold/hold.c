@@ -328,6 +328,7 @@ static void hold_end(struct fs *fs, struct hold *hold)
     hold_set_size(fs, hold, 0);
     g_clear_pointer(&hold->extra->times, g_free);
     g_clear_pointer(&hold->extra->note, g_free);
+    guard_set(hold, 0);
     hold->ticket = NULL;
     hold_unlist(hold);
     hold->since = 0;

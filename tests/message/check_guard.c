@@ -167,6 +167,30 @@ START_TEST(close_after_the_time_of_a_guard_sends_no_request)
 }
 END_TEST
 
+/* T1 holds bytes and sets a guard; T2 of the same process waits for others; T1 unlocks. */
+START_TEST(guard_ends_with_the_hold_of_a_lock_owner)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 7, F_WRLCK, 0, 9, false)), 0);
+    w->pid = bob;
+    struct wire_file other = wire_opened(w, file.node, O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, other, 8, F_WRLCK, 20, 29, false)), 0);
+    w->pid = alice;
+    ck_assert_int_eq(set_guard(file.node, "30"), 0);
+    uint64_t waits = wire_setlk(w, file, 7, F_WRLCK, 20, 29, true);
+    ck_assert(wire_waits(w, waits));
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 7, F_UNLCK, 0, 9, false)), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, other, 8, F_UNLCK, 20, 29, false)), 0);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, waits), 0);
+    w->pid = bob;
+    ck_assert_int_eq(break_lock(file.node), 0);
+    check_held("L", 0);
+    w->pid = alice;
+}
+END_TEST
+
 START_TEST(nobody_but_root_ends_a_guard)
 {
     w->uid = 1000;
@@ -411,6 +435,7 @@ int main(void)
     tcase_add_test(cases, last_of_several_files_ends_the_guard);
     tcase_add_test(cases, guard_of_a_lease_without_an_open_file_lasts_its_time);
     tcase_add_test(cases, close_after_the_time_of_a_guard_sends_no_request);
+    tcase_add_test(cases, guard_ends_with_the_hold_of_a_lock_owner);
     tcase_add_test(cases, nobody_but_root_ends_a_guard);
     tcase_add_test(cases, guard_is_set_by_its_holder_to_a_time_of_at_most_a_minute);
     tcase_add_test(cases, guard_that_is_refused_is_not_there);
