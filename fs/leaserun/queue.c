@@ -3,6 +3,8 @@
  * A directory is made and then gets its width.  Between the two nobody else may take
  * the width that it has for the one that is meant: so whoever finds none, or another
  * width, does that under a lock beside it, named after it, which nobody else uses.
+ * Until it has its width, its mode has the sticky bit: so the next process under the
+ * lock finishes what one that was killed has begun.
  */
 #include "fs/leaserun/queue.h"
 
@@ -62,20 +64,22 @@ static int queue_differs(const char *path, uint32_t is, uint32_t width)
 static int queue_make(const char *path, uint32_t width)
 {
     uint32_t is;
+    struct stat st;
     int result = queue_width(path, &is);
     if (result < 0) {
         return leaserun_failure(path, -result);
     }
-    if (is) {
-        return is == width ? 0 : queue_differs(path, is, width);
+    if (is == width) {
+        return 0;
     }
-    if (mkdir(path, 0777) != 0) {
+    if ((!is && mkdir(path, 0777 | S_ISVTX) != 0) || stat(path, &st) != 0) {
         return leaserun_failure(path, errno);
     }
-    if (queue_set_width(path, width) != 0) {
-        int status = leaserun_failure(path, errno);
-        rmdir(path);
-        return status;
+    if (!(st.st_mode & S_ISVTX)) {
+        return queue_differs(path, is, width);
+    }
+    if (queue_set_width(path, width) != 0 || chmod(path, st.st_mode & 0777) != 0) {
+        return leaserun_failure(path, errno);
     }
     return 0;
 }

@@ -157,6 +157,16 @@ gives 1 --status "$TEST_DIR/var/twice"
 said "^$MNT/linked: free\$"
 gives 66 --status "$TEST_DIR/var/round"
 
+it "a queue whose maker was killed before it had its width gets it from the next, a directory of a user does not"
+mkdir -m 1777 "$MNT/half"
+gives 0 -N 3 "$MNT/half" -- true
+expect_is "$(attribute half width) $(stat -c %a "$MNT/half")" "3 777"
+gives 0 -N 2 "$MNT/whole" -- true
+expect_is "$(attribute whole width) $(stat -c %A "$MNT/whole" | tail -c 2)" "2 x"
+mkdir "$MNT/mine"
+gives 65 -N 3 "$MNT/mine" -- true
+rmdir "$MNT/half" "$MNT/whole" "$MNT/mine"
+
 # A queue with many tickets: a request for each would be seen.
 many_tickets() { # DIRECTORY
     says A "len([os.open('$1/a much longer name of a ticket-', os.O_CREAT | os.O_RDWR) for _ in range(1500)])" 1500
