@@ -27,6 +27,7 @@
 
 #define TICKET "run-"
 #define OPEN_TRIES 20
+#define LINKS_MAX 8
 
 /* --- finding --------------------------------------------------------------- */
 
@@ -82,13 +83,41 @@ static int lock_join(struct leaserun_lock *lock, const char *directory, const ch
     return lock_check_directory(lock, strcmp(base, TICKET) == 0 ? lock->directory : lock->name);
 }
 
-int leaserun_lock_find(struct leaserun_lock *lock, const char *path)
+/* If `path` is a symbolic link outside of a leasefs, replaces it by the link's target.  False: it is no such link. */
+static bool lock_follow_link(char path[PATH_MAX])
+{
+    char target[PATH_MAX], link[PATH_MAX];
+    struct statfs fs;
+    int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    bool outside = fd >= 0 && fstatfs(fd, &fs) == 0 && (unsigned long)fs.f_type != FUSE_SUPER_MAGIC;
+    ssize_t length = outside ? readlinkat(fd, "", target, sizeof target - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (length <= 0) {
+        return false;
+    }
+    target[length] = '\0';
+    const char *slash = strrchr(path, '/');
+    int directory = slash && *target != '/' ? (int)(slash - path + 1) : 0;
+    int size = snprintf(link, sizeof link, "%.*s%s", directory, path, target);
+    if (size < 0 || (size_t)size >= sizeof link) {
+        return false;
+    }
+    memcpy(path, link, (size_t)size + 1);
+    return true;
+}
+
+int leaserun_lock_find(struct leaserun_lock *lock, const char *name)
 {
     struct stat st;
-    char directory[PATH_MAX] = ".";
+    char directory[PATH_MAX] = ".", path[PATH_MAX];
     memset(lock, 0, sizeof *lock);
-    if (strlen(path) >= sizeof directory) {
-        return leaserun_failure(path, ENAMETOOLONG);
+    if (strlen(name) >= sizeof path) {
+        return leaserun_failure(name, ENAMETOOLONG);
+    }
+    strcpy(path, name);
+    for (int links = 0; links < LINKS_MAX && lock_follow_link(path); links++) {
     }
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         return lock_join(lock, path, TICKET);

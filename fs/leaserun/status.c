@@ -12,12 +12,10 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/limits.h>
-#include <linux/magic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/xattr.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -27,7 +25,6 @@
 #include "fs/leaserun/text.h"
 
 #define STATUS_TEXT_MAX 65536
-#define STATUS_LINKS_MAX 8
 
 /* Nothing is an empty text. -errno. */
 static int status_text(const char *path, const char *name, char *text, size_t size)
@@ -509,50 +506,12 @@ static int status_failed(const struct leaserun_report_lock *report, int result)
     return leaserun_failure(report->name, -result);
 }
 
-/* If `path` is a symbolic link outside of a leasefs, replaces it by the link's target.  Only --status does this:
- * another user may have made the link, so acquiring or breaking a lock follows none.  False: it is no such link. */
-static bool status_follow_link(char path[PATH_MAX])
-{
-    char target[PATH_MAX], link[PATH_MAX];
-    struct statfs fs;
-    int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    bool outside = fd >= 0 && fstatfs(fd, &fs) == 0 && (unsigned long)fs.f_type != FUSE_SUPER_MAGIC;
-    ssize_t length = outside ? readlinkat(fd, "", target, sizeof target - 1) : -1;
-    if (fd >= 0) {
-        close(fd);
-    }
-    if (length <= 0) {
-        return false;
-    }
-    target[length] = '\0';
-    const char *slash = strrchr(path, '/');
-    int directory = slash && *target != '/' ? (int)(slash - path + 1) : 0;
-    int size = snprintf(link, sizeof link, "%.*s%s", directory, path, target);
-    if (size < 0 || (size_t)size >= sizeof link) {
-        return false;
-    }
-    memcpy(path, link, (size_t)size + 1);
-    return true;
-}
-
-static int status_find(struct leaserun_lock *lock, const char *path)
-{
-    char followed[PATH_MAX];
-    int size = snprintf(followed, sizeof followed, "%s", path);
-    if (size < 0 || (size_t)size >= sizeof followed) {
-        return leaserun_failure(path, ENAMETOOLONG);
-    }
-    for (int links = 0; links < STATUS_LINKS_MAX && status_follow_link(followed); links++) {
-    }
-    return leaserun_lock_find(lock, followed);
-}
-
 int leaserun_status(const struct leaserun_arguments *arguments)
 {
     struct leaserun_report_lock report;
     struct status_list list = {0};
     struct leaserun_lock *lock = calloc(1, sizeof *lock);
-    int status = lock ? status_find(lock, arguments->locks[0]) : EX_OSERR;
+    int status = lock ? leaserun_lock_find(lock, arguments->locks[0]) : EX_OSERR;
     if (status) {
         free(lock);
         return status;

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <sysexits.h>
 #include <termios.h>
 #include <time.h>
@@ -242,44 +243,62 @@ static void top_measure(struct top *top)
     top->columns = known ? size.ws_col : TOP_WIDTH;
 }
 
-static int top_refresh(struct top *top)
+/* A child refreshes, because it hangs while the daemon does.  Its exit status is an errno. */
+static pid_t top_refresh(struct top *top)
 {
-    int result = top_read(top);
-    if (result < 0) {
-        return result;
+    pid_t child = fork();
+    if (child != 0) {
+        return child;
     }
-    top_measure(top);
-    fputs("\033[H", stdout);
-    top_show(top);
-    fputs("\033[J", stdout);
-    fflush(stdout);
-    top_forget(top);
-    return 0;
+    int result = top_read(top);
+    if (result == 0) {
+        top_measure(top);
+        fputs("\033[H", stdout);
+        top_show(top);
+        fputs("\033[J", stdout);
+        fflush(stdout);
+    }
+    _exit(-result);
 }
 
-/* Until the next refresh: the signal that ends it, or -1 when q was typed; 0: go on. */
-static int top_await(int signals)
+/* Until *child has ended and the next refresh is due: the signal that ends all, or -1 when q was typed; 0: go on.
+ * Sets the child's exit status, and *child to 0 when it has ended. */
+static int top_await(int signals, pid_t *child, int *ret_status)
 {
     struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
     struct signalfd_siginfo info;
     char key;
-    poll(fds, 2, TOP_INTERVAL);
-    if (fds[1].revents && read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
-        return info.ssi_signo == SIGWINCH ? 0 : (int)info.ssi_signo;
-    }
-    if (fds[0].revents) {
-        ssize_t size = read(STDIN_FILENO, &key, 1);
-        return size <= 0 || key == 'q' || key == 'Q' ? -1 : 0;
+    bool due = false, ended = false;
+    while (!due || !ended) {
+        due = poll(fds, 2, due ? -1 : TOP_INTERVAL) == 0 || due;
+        if (fds[1].revents && read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
+            if (info.ssi_signo != SIGWINCH && info.ssi_signo != SIGCHLD) {
+                return (int)info.ssi_signo;
+            }
+            due = due || info.ssi_signo == SIGWINCH;
+        }
+        if (fds[0].revents) {
+            ssize_t size = read(STDIN_FILENO, &key, 1);
+            if (size <= 0 || key == 'q' || key == 'Q') {
+                return -1;
+            }
+            due = true;
+        }
+        if (!ended && waitpid(*child, ret_status, WNOHANG) == *child) {
+            ended = true;
+            *child = 0;
+        }
     }
     return 0;
 }
 
 static int top_live(struct top *top, const struct termios *modes)
 {
-    static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+    static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH, SIGCHLD};
     struct termios raw = *modes;
     sigset_t set;
     int end = 0, result = 0;
+    pid_t child = 0;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
         sigaddset(&set, ending[i]);
@@ -290,8 +309,11 @@ static int top_live(struct top *top, const struct termios *modes)
     tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
     fputs("\033[H\033[J", stdout);
     while (end == 0 && result == 0) {
-        result = top_refresh(top);
-        end = result == 0 ? top_await(signals) : 0;
+        int status = 0;
+        child = top_refresh(top);
+        result = child < 0 ? -errno : 0;
+        end = result == 0 ? top_await(signals, &child, &status) : 0;
+        result = WIFEXITED(status) ? -WEXITSTATUS(status) : result;
         if (end == SIGTSTP) { /* as the terminal was, until it goes on */
             tcsetattr(STDIN_FILENO, TCSADRAIN, modes);
             raise(SIGSTOP);
@@ -300,6 +322,9 @@ static int top_live(struct top *top, const struct termios *modes)
         }
     }
     tcsetattr(STDIN_FILENO, TCSADRAIN, modes);
+    if (child > 0) {
+        kill(child, SIGKILL); /* init reaps it: it may hang as the daemon does */
+    }
     if (end > 0) {
         raise(end);
         sigprocmask(SIG_UNBLOCK, &set, NULL);
