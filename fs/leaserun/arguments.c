@@ -23,6 +23,7 @@ enum {
     OPTION_PUT,
     OPTION_TOP,
     OPTION_BREAK,
+    OPTION_FORCE,
     OPTION_ONCE,
     OPTION_LOOP,
     OPTION_NOTE,
@@ -37,7 +38,7 @@ static const char usage[] = "Usage: leaserun [OPTION...] LOCK [--] COMMAND [ARGU
                             "       leaserun --status [--json] LOCK|DIRECTORY\n"
                             "       leaserun --get [-n | -w TIME] [-t TTL] LOCK\n"
                             "       leaserun --put LOCK [TOKEN]\n"
-                            "       leaserun --break LOCK\n"
+                            "       leaserun --break [--force] LOCK\n"
                             "       leaserun --top [--json] [DIRECTORY]\n"
                             "       leaserun --mounts [--json] DIRECTORY\n"
                             "       leaserun -u NUMBER\n";
@@ -72,6 +73,7 @@ static const char help[] = "Runs COMMAND while holding LOCK, a name (or a direct
                            "                        of a DIRECTORY, all locks in it and below\n"
                            "      --json            the same as JSON; also of --top\n"
                            "      --break           take LOCK from its holders\n"
+                           "      --force           also if it was broken, and its holder has time to end\n"
                            "      --get             take LOCK for the ttl and print its token; no process owns it\n"
                            "      --put             give LOCK back by its token, an argument or standard input\n"
                            "      --top             a table of the locks of a mount, who blocks most first\n"
@@ -245,6 +247,9 @@ static int arguments_take(struct leaserun_arguments *arguments, int letter)
         return arguments_action(arguments, LEASERUN_TOP);
     case OPTION_MOUNTS:
         return arguments_action(arguments, LEASERUN_MOUNTS);
+    case OPTION_FORCE:
+        arguments->force = true;
+        return -1;
     case OPTION_BREAK:
         return arguments_action(arguments, LEASERUN_BREAK);
     case OPTION_ONCE:
@@ -358,6 +363,7 @@ static int arguments_check(const struct leaserun_arguments *arguments)
     bool shows = arguments->action == LEASERUN_STATUS || arguments->action == LEASERUN_TOP ||
                  arguments->action == LEASERUN_MOUNTS;
     const char *wrong = arguments->json && !shows                                    ? "--json"
+                        : arguments->force && arguments->action != LEASERUN_BREAK    ? "--force"
                         : arguments->once && !runs                                   ? "--once"
                         : arguments->loop && !runs                                   ? "--loop"
                         : *arguments->note && !runs                                  ? "--note"
@@ -408,6 +414,7 @@ int leaserun_arguments_parse(struct leaserun_arguments *arguments, int argc, cha
         {"get", no_argument, NULL, OPTION_GET},
         {"put", no_argument, NULL, OPTION_PUT},
         {"break", no_argument, NULL, OPTION_BREAK},
+        {"force", no_argument, NULL, OPTION_FORCE},
         {"once", required_argument, NULL, OPTION_ONCE},
         {"loop", no_argument, NULL, OPTION_LOOP},
         {"note", required_argument, NULL, OPTION_NOTE},

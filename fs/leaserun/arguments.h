@@ -28,6 +28,7 @@ struct leaserun_arguments {
     bool no_fork; /* -F: the command takes the place of leaserun */
     bool verbose;
     bool json;
+    bool force;     /* BREAK: also ends a guard */
     int64_t wait;   /* milliseconds; -1: no limit */
     int64_t ttl;    /* milliseconds; 0: the directory's */
     int64_t grace;  /* from SIGTERM to SIGKILL, milliseconds; -1: by the ttl */

@@ -19,7 +19,7 @@ static int break_free(const char *name)
     return LEASERUN_EXIT_FREE;
 }
 
-static int break_lock(const struct leaserun_lock *lock)
+static int break_lock(const struct leaserun_lock *lock, bool force)
 {
     char holder[1024];
     struct leaserun_report_lock report;
@@ -32,7 +32,12 @@ static int break_lock(const struct leaserun_lock *lock)
     if (!report.held) {
         return break_free(lock->name);
     }
-    if (lsetxattr(lock->name, "user.lease.break", "1", 1, 0) != 0) {
+    if (lsetxattr(lock->name, "user.lease.break", force ? "2" : "1", 1, 0) != 0) {
+        if (errno == EBUSY) {
+            warnx("%s: %s; root may take that time from it with --force", lock->name,
+                  report.broken ? holder : "broken already");
+            return EX_NOPERM;
+        }
         if (errno == EPERM || errno == EACCES) {
             warnx("%s: only root, or the user that all holders have, can break it: %s", lock->name, holder);
             return EX_NOPERM;
@@ -40,7 +45,14 @@ static int break_lock(const struct leaserun_lock *lock)
         return errno == ENODATA || errno == ESTALE || errno == ENOENT ? break_free(lock->name)
                                                                       : leaserun_failure(lock->name, errno);
     }
-    printf("%s: broken; it was %s\n", lock->name, holder);
+    bool again = report.broken;
+    if (leaserun_status_read(lock, &report) == 0 && report.broken) {
+        leaserun_holder_describe(&report, holder, sizeof holder);
+        printf("%s: %s\n", lock->name, holder);
+    } else {
+        printf("%s: broken; it was %s\n", lock->name, again ? "broken before" : holder);
+    }
+    leaserun_status_clear(&report);
     return fflush(stdout) == 0 ? 0 : EX_IOERR;
 }
 
@@ -54,7 +66,7 @@ int leaserun_break(const struct leaserun_arguments *arguments)
     }
     if (status == 0) {
         leaserun_mount_find(&lock->mount, lock->directory);
-        status = break_lock(lock);
+        status = break_lock(lock, arguments->force);
     }
     free(lock);
     return status;

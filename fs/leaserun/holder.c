@@ -44,8 +44,8 @@ static void holder_print(FILE *file, const struct leaserun_report_lock *report)
     char age[32];
     const struct leaserun_process *who = &report->holders[0];
     const char *note = *who->note ? who->note : report->note;
-    double seconds = holder_seconds(who);
-    fputs("held by ", file);
+    double seconds = report->broken ? -1 : holder_seconds(who);
+    fputs(report->broken ? "broken; its holder " : "held by ", file);
     leaserun_text_put(file, who->host);
     fprintf(file, ":%ld ", who->pid);
     leaserun_text_put(file, who->command);
@@ -57,7 +57,9 @@ static void holder_print(FILE *file, const struct leaserun_report_lock *report)
     if (report->holder_count > 1) {
         fprintf(file, " and %zu more", report->holder_count - 1);
     }
-    if (seconds >= 0) {
+    if (report->broken) {
+        fprintf(file, " has until %s to end", leaserun_text_until(report->left, age, sizeof age));
+    } else if (seconds >= 0) {
         fprintf(file, ", for %s", leaserun_text_duration(seconds, age, sizeof age));
     }
 }

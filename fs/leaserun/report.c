@@ -51,7 +51,12 @@ static void report_text(const struct leaserun_report_lock *report)
 {
     bool success = report_is_success(report);
     leaserun_text_put(stdout, report->name);
-    printf(": %s\n", report->held ? "held" : "free");
+    if (report->broken) {
+        char until[16];
+        printf(": broken; its holder has until %s to end\n", leaserun_text_until(report->left, until, sizeof until));
+    } else {
+        printf(": %s\n", report->held ? "held" : "free");
+    }
     if (success) {
         puts("  once: a command of leaserun --once has succeeded; it runs again when this lease has ended");
     }
@@ -125,7 +130,7 @@ static void report_json_members(const struct leaserun_report_lock *report)
 {
     fputs("\"name\":", stdout);
     leaserun_text_put_json(stdout, report->name);
-    printf(",\"held\":%s", report->held ? "true" : "false");
+    printf(",\"held\":%s,\"broken\":%s", report->held ? "true" : "false", report->broken ? "true" : "false");
     report_json_text("grace", report->grace);
     report_json_text("kind", report->kind);
     report_json_text("mode", report->mode);

@@ -21,6 +21,7 @@ struct leaserun_report_lock {
     const char *name;
     const char *grace; /* why the store grants nothing new, and for how long; "": it does */
     bool held;
+    bool broken; /* its holder has lost it, and has until `left` to end */
     bool ticket; /* the lock is a ticket of a queue */
     char kind[32], mode[32], since[64];
     char note[65];

@@ -188,7 +188,8 @@ static int status_of_lock(struct leaserun_report_lock *report, const struct leas
     bool there = lstat(path, &st) == 0;
     int result = there || errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
     result = result < 0 ? result : status_text(path, "user.lease.state", state, sizeof state);
-    report->held = there && (strcmp(state, "held") == 0 || S_ISLNK(st.st_mode));
+    report->broken = there && strcmp(state, "broken") == 0;
+    report->held = there && (report->broken || strcmp(state, "held") == 0 || S_ISLNK(st.st_mode));
     if (!there || result < 0) {
         return result;
     }

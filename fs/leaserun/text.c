@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 void leaserun_text_unescape(char *text)
 {
@@ -70,6 +71,16 @@ void leaserun_text_put_json(FILE *file, const char *string)
         }
     }
     fputc('"', file);
+}
+
+const char *leaserun_text_until(const char *seconds, char *text, size_t size)
+{
+    time_t end = time(NULL) + (time_t)(strtod(seconds, NULL) + 0.5);
+    struct tm local;
+    if (!localtime_r(&end, &local) || !strftime(text, size, "%H:%M:%S", &local)) {
+        snprintf(text, size, "?");
+    }
+    return text;
 }
 
 const char *leaserun_text_duration(double seconds, char *text, size_t size)

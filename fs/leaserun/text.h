@@ -14,6 +14,9 @@ void leaserun_text_put(FILE *file, const char *text);
  * names. */
 void leaserun_text_put_json(FILE *file, const char *text);
 
+/* The local time so many seconds (digits) from now, such as 12:00:07.  Returns `text`. */
+const char *leaserun_text_until(const char *seconds, char *text, size_t size);
+
 /* Seconds with a unit, such as 40.0s or 12m05s; negative: "-".  Returns `text`. */
 const char *leaserun_text_duration(double seconds, char *text, size_t size);
 

@@ -81,6 +81,9 @@ static char *xattr_get_state(struct request *r, const struct backend_info *info)
     if (info->type == BACKEND_NOTHING && hold_find_first(r->node)) {
         return g_strdup("held");
     }
+    if (info->guarded) {
+        return g_strdup("broken");
+    }
     bool held = info->ticket ? info->ticket->held : info->holders > 0 || !xattr_is_ticket(r->node, info);
     bool waits = info->type == BACKEND_LOCK && !held;
     return g_strdup(waits ? "waiting" : info->type == BACKEND_LOCK ? "held" : "free");

@@ -344,7 +344,11 @@ static void xattr_broken(void *arg, enum backend_result result)
     if (result == BACKEND_OK && tree_path(r->node, path, sizeof path)) {
         report_broken(r, path, r->value);
     }
-    xattr_revoked(r, result);
+    if (result == BACKEND_BUSY && request_uid(r) == 0) {
+        request_reply(r, -EBUSY); /* broken meanwhile, and guarded */
+    } else {
+        xattr_revoked(r, result);
+    }
 }
 
 static void xattr_break_known(void *arg, enum backend_result result, const struct backend_info *info)
@@ -355,17 +359,28 @@ static void xattr_break_known(void *arg, enum backend_result result, const struc
         request_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
         return;
     }
-    if (request_path(r, path)) {
+    bool force = strtoull(r->value, NULL, 10) == 2;
+    if (info->guarded && !force) {
+        request_reply(r, -EBUSY); /* the old holder may still run */
+    } else if (request_path(r, path)) {
         g_free(r->value);
         r->value = report_holders(r->fs, r->node, info);
-        xattr_revoke_own(r, path, 0, xattr_broken);
+        if (request_uid(r) == 0 && !force) {
+            static const struct backend_match any = {.text = ""}; /* ends no guard, if another break comes first */
+            backend_revoke_matching(r->fs->backend, path, 0, &any, xattr_broken, r);
+        } else {
+            xattr_revoke_own(r, path, 0, xattr_broken);
+        }
     }
 }
 
 void xattr_set_break(struct request *r)
 {
-    if (strcmp(r->value, "1") != 0 && strcmp(r->value, "1\n") != 0) {
+    uint64_t how;
+    if (!xattr_parse_number(r->value, &how) || how < 1 || how > 2) {
         request_reply(r, -EINVAL);
+    } else if (how == 2 && request_uid(r) != 0) {
+        request_reply(r, -EPERM);
     } else {
         request_stat(r, xattr_break_known);
     }

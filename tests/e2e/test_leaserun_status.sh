@@ -157,6 +157,23 @@ gives 1 --status "$TEST_DIR/var/twice"
 said "^$MNT/linked: free\$"
 gives 66 --status "$TEST_DIR/var/round"
 
+it "a lock that was broken under a guard says until when its holder has time to end"
+says A 'f = op("guarded", "RDONLY|CREAT"); flock(f, "EX"); put(f, "guard", "1m")' ok
+gives 0 --break "$MNT/guarded"
+said "^$MNT/guarded: broken; its holder .*python3.* has until [0-9][0-9]:[0-9][0-9]:[0-9][0-9] to end\$"
+gives 0 --status "$MNT/guarded"
+said "^$MNT/guarded: broken; its holder has until [0-9][0-9]:[0-9][0-9]:[0-9][0-9] to end\$"
+gives 0 --status --json "$MNT/guarded"
+shows 's["held"], s["broken"]' "(True, True)"
+gives 1 -n "$MNT/guarded" -- true
+said "broken; its holder .* to end\$"
+gives 77 --break "$MNT/guarded"
+said "with --force\$"
+gives 0 --break --force "$MNT/guarded"
+gives 1 --status "$MNT/guarded"
+says A 'close(f)' ok
+gives 64 --force --status "$MNT/guarded"
+
 it "a queue whose maker was killed before it had its width gets it from the next, a directory of a user does not"
 mkdir -m 1777 "$MNT/half"
 gives 0 -N 3 "$MNT/half" -- true

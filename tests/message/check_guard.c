@@ -21,6 +21,11 @@ static int set_guard(uint64_t node, const char *value)
     return wire_result(w, wire_setxattr(w, node, "user.lease.guard", value));
 }
 
+static int force_break(uint64_t node)
+{
+    return wire_result(w, wire_setxattr(w, node, "user.lease.break", "2"));
+}
+
 static int break_lock(uint64_t node)
 {
     return wire_result(w, wire_setxattr(w, node, "user.lease.break", "1"));
@@ -148,7 +153,7 @@ START_TEST(guard_of_a_lease_without_an_open_file_lasts_its_time)
     ck_assert_int_eq(set_guard(file.node, "30"), 0);
     ck_assert_int_eq(break_lock(file.node), 0);
     check_held("L", 1);
-    ck_assert_int_eq(break_lock(file.node), 0);
+    ck_assert_int_eq(force_break(file.node), 0);
     check_held("L", 0);
 }
 END_TEST
@@ -164,6 +169,25 @@ START_TEST(close_after_the_time_of_a_guard_sends_no_request)
         wire_close(w, file);
         ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_REVOKE), revoked + !late);
     }
+}
+END_TEST
+
+START_TEST(second_break_needs_force)
+{
+    struct wire_file file = guarded("L");
+    w->pid = bob;
+    ck_assert_int_eq(break_lock(file.node), 0);
+    char *state = wire_xattr(w, file.node, "user.lease.state");
+    ck_assert_str_eq(state, "broken");
+    g_free(state);
+    ck_assert_int_eq(break_lock(file.node), EBUSY);
+    check_held("L", 1);
+    w->uid = 1000;
+    ck_assert_int_eq(force_break(file.node), EPERM);
+    w->uid = 0;
+    ck_assert_int_eq(force_break(file.node), 0);
+    check_held("L", 0);
+    w->pid = alice;
 }
 END_TEST
 
@@ -198,11 +222,12 @@ START_TEST(nobody_but_root_ends_a_guard)
     w->pid = bob;
     char *token = wire_xattr(w, file.node, "user.lease.token");
     ck_assert_int_eq(break_lock(file.node), 0);
-    ck_assert_int_eq(break_lock(file.node), EPERM);
+    ck_assert_int_eq(break_lock(file.node), EBUSY);
+    ck_assert_int_eq(force_break(file.node), EPERM);
     ck_assert_int_eq(wire_result(w, wire_setxattr(w, file.node, "user.lease.release", token)), EPERM);
     check_held("L", 1);
     w->uid = 0;
-    ck_assert_int_eq(break_lock(file.node), 0);
+    ck_assert_int_eq(force_break(file.node), 0);
     check_held("L", 0);
     g_free(token);
     unsigned revoked = fake_backend_count(w->fake, FAKE_REVOKE);
@@ -435,6 +460,7 @@ int main(void)
     tcase_add_test(cases, last_of_several_files_ends_the_guard);
     tcase_add_test(cases, guard_of_a_lease_without_an_open_file_lasts_its_time);
     tcase_add_test(cases, close_after_the_time_of_a_guard_sends_no_request);
+    tcase_add_test(cases, second_break_needs_force);
     tcase_add_test(cases, guard_ends_with_the_hold_of_a_lock_owner);
     tcase_add_test(cases, nobody_but_root_ends_a_guard);
     tcase_add_test(cases, guard_is_set_by_its_holder_to_a_time_of_at_most_a_minute);
