@@ -139,14 +139,16 @@ int process_status(struct process_reader *reader, pid_t tid, struct process_stat
     return 0;
 }
 
+#define PROCESS_CHILDREN_MAX 4096 /* are listed in a millisecond */
+
 size_t process_children(struct process_reader *reader, pid_t pid, pid_t *ret_children, size_t max)
 {
     char file[32], text[4096];
-    size_t count = 0;
+    size_t count = 0, listed = 0;
     pid_t child = 0;
     snprintf(file, sizeof file, "task/%d/children", (int)pid);
     int fd = process_open_file(reader, pid, file);
-    for (ssize_t length; fd >= 0 && (length = read(fd, text, sizeof text)) > 0;) {
+    for (ssize_t length; fd >= 0 && listed <= PROCESS_CHILDREN_MAX && (length = read(fd, text, sizeof text)) > 0;) {
         for (ssize_t i = 0; i < length; i++) {
             if (text[i] != ' ') {
                 child = child * 10 + (text[i] - '0');
@@ -158,12 +160,13 @@ size_t process_children(struct process_reader *reader, pid_t pid, pid_t *ret_chi
             }
             ret_children[count++] = child;
             child = 0;
+            listed++;
         }
     }
     if (fd >= 0) {
         close(fd);
     }
-    return count;
+    return listed <= PROCESS_CHILDREN_MAX ? count : 0;
 }
 
 struct process_job process_job(pid_t pid)

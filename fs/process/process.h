@@ -54,7 +54,8 @@ void process_close(struct process_reader *reader);
 /* Of a thread or a process, also a zombie.  0; -ENOENT or -ESRCH: it does not exist; another -errno: not known. */
 int process_status(struct process_reader *reader, pid_t tid, struct process_status *ret_status);
 
-/* The processes that it has made or adopted last, of a single-threaded one; returns how many, at most `max`. */
+/* The processes that it has made or adopted last, of a single-threaded one; returns how many, at most `max`; none of
+ * more than 4096, as the kernel lists them from the first one on. */
 size_t process_children(struct process_reader *reader, pid_t pid, pid_t *ret_children, size_t max);
 
 /* Also of a zombie; -1: of none that exists. */
