@@ -128,7 +128,9 @@ static int directory_check_files(const struct journal *j, char *error, size_t er
 static int directory_take_lock(struct journal *j, char *error, size_t error_size)
 {
     char pid[JOURNAL_PID_SIZE + 1] = "";
-    j->lock = openat(j->directory, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (j->lock < 0) {
+        j->lock = openat(j->directory, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    }
     if (j->lock >= 0 && flock(j->lock, LOCK_EX | LOCK_NB) == 0) {
         if (!directory_is_at_path(j, LOCK_NAME, j->lock)) {
             g_snprintf(error, error_size, "%s was replaced by somebody while it was opened: try again", j->path);
@@ -228,21 +230,27 @@ char *journal_boot_id(void)
     return g_strstrip(id);
 }
 
+int journal_lock_descriptor(const struct journal *j)
+{
+    return j->lock;
+}
+
 int journal_open(const char *directory, journal_replay *replay, void *arg, struct journal **ret_journal,
                  uint64_t *ret_cut, char *error, size_t error_size)
 {
     g_autofree char *boot = journal_boot_id();
-    return journal_open_in_boot(directory, boot, replay, arg, ret_journal, ret_cut, error, error_size);
+    return journal_open_in_boot(directory, boot, NULL, replay, arg, ret_journal, ret_cut, error, error_size);
 }
 
-int journal_open_in_boot(const char *directory, const char *boot, journal_replay *replay, void *arg,
+int journal_open_in_boot(const char *directory, const char *boot, const int *lock, journal_replay *replay, void *arg,
                          struct journal **ret_journal, uint64_t *ret_cut, char *error, size_t error_size)
 {
     struct journal *j = g_new0(struct journal, 1);
     uint64_t cut = 0;
     j->path = g_strdup(directory);
     j->boot = g_strdup(boot);
-    j->directory = j->lock = j->file.fd = j->next.fd = -1;
+    j->directory = j->file.fd = j->next.fd = -1;
+    j->lock = lock ? *lock : -1;
     j->retired = g_array_new(FALSE, FALSE, sizeof(int));
     pthread_mutex_init(&j->mutex, NULL);
     pthread_cond_init(&j->work, NULL);

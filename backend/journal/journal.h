@@ -52,9 +52,13 @@ int journal_open(const char *directory, journal_replay *replay, void *arg, struc
                  uint64_t *ret_cut, char *error, size_t error_size);
 
 /* The same with a given boot id; journal_open uses this host's.  With "" nothing is mapped, and no other boot is
- * recognised. */
-int journal_open_in_boot(const char *directory, const char *boot, journal_replay *replay, void *arg,
+ * recognised.  `lock`: the descriptor of DIR/lock of the daemon before, which may not have let go of it yet; the
+ * journal closes it.  Or NULL. */
+int journal_open_in_boot(const char *directory, const char *boot, const int *lock, journal_replay *replay, void *arg,
                          struct journal **ret_journal, uint64_t *ret_cut, char *error, size_t error_size);
+
+/* Of DIR/lock, which stays locked while a copy of the descriptor is open. */
+int journal_lock_descriptor(const struct journal *j);
 
 /* This host's boot id, "" if it is not known; free it. */
 char *journal_boot_id(void);

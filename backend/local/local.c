@@ -572,3 +572,9 @@ int local_new(const struct local_options *options, struct backend **ret_backend,
     *ret_backend = &l->head;
     return 0;
 }
+
+int local_lock_descriptor(const struct backend *backend)
+{
+    const struct local *l = (const struct local *)backend;
+    return l->store ? local_store_lock_descriptor(l->store) : -1;
+}

@@ -11,6 +11,7 @@ struct local_options {
     uint64_t compact_min; /* bytes: a smaller journal is not compacted; 0: 1 MiB */
     uint32_t fence_step;  /* us: fencing tokens reserved at a time; 0: 10 s */
     const char *boot_id;  /* NULL: read it from the kernel */
+    const int *lock;      /* see journal_open_in_boot */
 };
 
 /* Opens the store and restores its locks; start it with backend_start.  0, or
@@ -18,5 +19,8 @@ struct local_options {
  * store belongs to the process that opened it, so fork before this call.  It has
  * no thread before it is started. */
 int local_new(const struct local_options *options, struct backend **ret_backend, char *error, size_t error_size);
+
+/* The lock of the directory: see journal_lock_descriptor.  -1: it has none. */
+int local_lock_descriptor(const struct backend *backend);
 
 #endif

@@ -379,8 +379,8 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
     store->ends = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     store->numbers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
 
-    int r = journal_open_in_boot(options->directory, store->boot_id, local_replay_record, replay, &store->journal, &cut,
-                                 error, error_size);
+    int r = journal_open_in_boot(options->directory, store->boot_id, options->lock, local_replay_record, replay,
+                                 &store->journal, &cut, error, error_size);
     if (r == 0) {
         r = store_restore(store, replay, cut, error, error_size);
     }
@@ -434,4 +434,9 @@ void local_store_close(struct local_store *store)
     g_free(store->boot_id);
     g_free(store->directory);
     g_free(store);
+}
+
+int local_store_lock_descriptor(const struct local_store *store)
+{
+    return journal_lock_descriptor(store->journal);
 }

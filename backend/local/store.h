@@ -104,4 +104,7 @@ uint64_t local_store_synced(const struct local_store *store);
  * be called again without waiting. */
 bool local_store_step(struct local_store *store);
 
+/* See journal_lock_descriptor. */
+int local_store_lock_descriptor(const struct local_store *store);
+
 #endif

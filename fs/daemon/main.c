@@ -25,13 +25,16 @@
 #include "backend/log.h"
 #include "backend/postgresql/postgresql.h"
 #include "backend/system.h"
+#include "fs/daemon/keeper.h"
+#include "fs/daemon/keeper_process.h"
 #include "fs/daemon/mountpoint.h"
+#include "fs/daemon/predecessor.h"
 #include "fs/daemon/protect.h"
 #include "fs/daemon/sdnotify.h"
 #include "fs/daemon/session.h"
+#include "fs/daemon/starter.h"
 #include "fs/daemon/store.h"
 #include "fs/daemon/takeover.h"
-#include "fs/daemon/unmounter.h"
 #include "fs/options/options.h"
 #include "fs/process/process.h"
 
@@ -203,50 +206,77 @@ struct main_store {
     const struct options *options;
     struct backend *backend; /* once it is open */
     struct session_sandbox sandbox;
+    const struct predecessor *before; /* or NULL */
 };
 
 static struct backend *main_open_store(void *arg, char *error, size_t error_size)
 {
     struct main_store *store = arg;
-    store_open(store->options, &store->backend, &store->sandbox.policy, error, error_size);
+    const int *lock = store->before ? predecessor_store(store->before) : NULL;
+    store_open(store->options, lock, &store->backend, &store->sandbox.policy, error, error_size);
     return store->backend;
 }
 
 /* A store that a directory belongs to is open once at a time: after the old daemon's end. */
+static bool main_store_is_exclusive(const struct options *options)
+{
+    return (options->kind == OPTIONS_LOCAL && options->directory) || options->kind == OPTIONS_ZOOKEEPER;
+}
+
 static int main_begin_takeover(struct main_store *store, struct takeover **ret_old, char *error, size_t error_size)
 {
-    bool exclusive = store->options->kind == OPTIONS_LOCAL || store->options->kind == OPTIONS_ZOOKEEPER;
     int result = takeover_begin(store->options, ret_old, error, error_size);
-    if (result == 0 && !exclusive && !main_open_store(store, error, error_size)) {
+    if (result == 0 && !main_store_is_exclusive(store->options) && !main_open_store(store, error, error_size)) {
         result = -EIO;
     }
     return result < 0 ? result : takeover_check_store(*ret_old, store->options, store->backend, error, error_size);
 }
 
-static int main_serve_confined(const struct options *options, int waiting, struct unmounter *unmounter)
+/* Tries all that can fail before the old daemon ends. */
+static int main_begin_after(struct main_store *store, const struct predecessor *before, char *error, size_t error_size)
+{
+    int result = predecessor_check(before, store->options, error, error_size);
+    store->before = before;
+    if (result == 0 && main_store_is_exclusive(store->options)) {
+        return predecessor_daemon(before) ? takeover_try_store(store->options, error, error_size) : 0;
+    }
+    return result < 0 || main_open_store(store, error, error_size) ? result : -EIO;
+}
+
+static int main_begin(struct main_store *store, const struct predecessor *before, struct takeover **ret_old,
+                      char *error, size_t error_size)
+{
+    if (before) {
+        return main_begin_after(store, before, error, error_size);
+    }
+    if (store->options->takeover) {
+        return main_begin_takeover(store, ret_old, error, error_size);
+    }
+    return main_open_store(store, error, error_size) ? 0 : -EIO;
+}
+
+static int main_serve_confined(const struct options *options, int waiting, struct session_keepers *keepers)
 {
     char error[1024] = "";
     struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
-    struct main_store store = {.options = options, .sandbox = {.wanted = options->sandbox, .unmounter = unmounter}};
+    struct main_store store = {.options = options, .sandbox = {.wanted = options->sandbox}};
     struct audience audience = {.options = options,
                                 .waiting = waiting,
-                                .may_look = unmounter_may_look(),
+                                .may_look = keeper_may_look(),
                                 .own_pids = !process_first_is_init(),
-                                .manager = -1,
+                                .manager = keepers->manager,
                                 .loop = loop};
-    struct session_takeover takeover = {.open_store = main_open_store, .arg = &store};
-    if (options->foreground || options->takeover) { /* else the manager waits for the parent */
-        takeover.manager = audience.manager = sdnotify_open();
-    }
+    struct session_takeover takeover = {.open_store = main_open_store, .arg = &store, .manager = keepers->manager};
     if (!options->foreground) {
         log_connect_syslog("leasefs");
     }
-    int result = options->takeover ? main_begin_takeover(&store, &takeover.old, error, sizeof error)
-                 : main_open_store(&store, error, sizeof error) ? 0
-                                                                : -EIO;
+    int result = predecessor_find(options, &keepers->before, error, sizeof error);
     if (result == 0) {
-        result = session_run(options, store.backend, options->takeover ? &takeover : NULL, loop, &store.sandbox,
-                             main_detach, &audience, error, sizeof error);
+        result = main_begin(&store, keepers->before, &takeover.old, error, sizeof error);
+    }
+    if (result == 0) {
+        result = session_run(options, store.backend, takeover.old || !store.backend ? &takeover : NULL, loop,
+                             &store.sandbox, keepers, main_detach, &audience, error, sizeof error);
         if (result >= 0 || !options->takeover) { /* a takeover that failed leaves the old daemon as it was */
             sdnotify_stopping(audience.manager);
         }
@@ -257,7 +287,8 @@ static int main_serve_confined(const struct options *options, int waiting, struc
     }
     takeover_free(takeover.old);
     backend_free(store.backend);
-    unmounter_free(unmounter);
+    predecessor_free(keepers->before);
+    keeper_free(keepers->own);
     ev_loop_destroy(loop);
     if (result < 0) {
         log_error("%s", error);
@@ -265,21 +296,28 @@ static int main_serve_confined(const struct options *options, int waiting, struc
     return result < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* The process that will unmount is made before there is a store to share. */
+/* The keeper is made before there is a store to share. */
 static int main_serve(const struct options *options, int waiting)
 {
-    struct unmounter *unmounter = NULL;
-    int result = unmounter_start(options->mountpoint, &unmounter);
+    struct session_keepers keepers = {.manager = -1};
+    if (options->foreground || options->takeover) { /* else the manager waits for the parent */
+        keepers.manager = sdnotify_open();
+    }
+    int result = keeper_start(options, keepers.manager >= 0, &keepers.own);
     if (result < 0) {
-        log_error("cannot start the process that unmounts: %s", g_strerror(-result));
+        log_error("cannot start the process that keeps the mount: %s", g_strerror(-result));
         return EXIT_FAILURE;
     }
-    return main_serve_confined(options, waiting, unmounter);
+    return main_serve_confined(options, waiting, &keepers);
 }
 
 static int main_serve_in_background(const struct options *options)
 {
     int ends[2];
+    if (g_getenv(STARTER_ENVIRONMENT)) { /* nobody reads its errors */
+        log_connect_syslog("leasefs");
+        log_to_syslog();
+    }
     closefrom(STDERR_FILENO + 1); /* the caller's: a daemon would keep its locks and pipes */
     if (pipe2(ends, O_CLOEXEC) < 0) {
         log_error("cannot make a pipe: %s", g_strerror(errno));
@@ -426,6 +464,7 @@ int main(int argc, char **argv)
     char error[1024] = "";
     struct options options;
     int status = EXIT_SUCCESS;
+    g_auto(GStrv) arguments = g_strdupv(argv); /* getopt(3) sorts them */
     main_free_bit_by_bit();
     main_open_standard_descriptors();
     log_to_stderr();
@@ -436,6 +475,7 @@ int main(int argc, char **argv)
         status = EXIT_FAILURE;
     } else {
         log_set_level(options.log);
+        options.arguments = arguments;
         status = main_act(&options);
     }
     options_clear(&options);

@@ -161,6 +161,17 @@ static int mounting_check_user(const struct options *options, char *error, size_
     return 0;
 }
 
+int mounting_adopt(struct fuse_session *session, int connection, char *error, size_t error_size)
+{
+    char name[32];
+    snprintf(name, sizeof name, "/dev/fd/%d", connection);
+    if (fuse_session_mount(session, name) != 0) {
+        snprintf(error, error_size, "libfuse cannot go on with a connection: version 3.3 or newer is needed");
+        return -EOPNOTSUPP;
+    }
+    return 0;
+}
+
 int mounting_mount(const struct options *options, struct fuse_session *session, const char *path, char *error,
                    size_t error_size)
 {

@@ -366,6 +366,17 @@ int mountpoint_replace(int tree, const char *path, char *error, size_t error_siz
     return result;
 }
 
+int mountpoint_user(const char *path, uid_t *ret_user)
+{
+    long parent;
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool is = fd >= 0 && mountpoint_is_leasefs(mountpoint_id(fd), path, ret_user, &parent);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return is ? 0 : -ENOENT;
+}
+
 int mountpoint_open_living(const char *path, uid_t *ret_user, char *error, size_t error_size)
 {
     long parent;

@@ -58,6 +58,8 @@ int mountpoint_open_abort(const char *path);
 
 /* A descriptor (O_PATH) of the top of a leasefs at `path` that answers, and the user who mounted it; or -errno with one
  * line in `error`. */
+/* The user whose leasefs is mounted at `path`; asks nothing of its daemon.  -ENOENT: none is. */
+int mountpoint_user(const char *path, uid_t *ret_user);
 int mountpoint_open_living(const char *path, uid_t *ret_user, char *error, size_t error_size);
 
 /* Is the mount that `fd` is on mounted at `path`?  Is it the topmost there? */

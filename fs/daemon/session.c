@@ -13,24 +13,30 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "backend/local/local.h"
 #include "backend/log.h"
 #include "fs/daemon/channel.h"
 #include "fs/daemon/drain.h"
 #include "fs/daemon/filesystem.h"
 #include "fs/daemon/follow.h"
+#include "fs/daemon/keeper.h"
 #include "fs/daemon/mounting.h"
 #include "fs/daemon/mountpoint.h"
+#include "fs/daemon/predecessor.h"
 #include "fs/daemon/spin.h"
 #include "fs/daemon/takeover.h"
 #include "fs/daemon/tick.h"
-#include "fs/daemon/unmounter.h"
 #include "fs/keep/memory.h"
 #include "fs/kernel/metrics.h"
+#include "fs/kernel/request.h"
 #include "fs/process/connection.h"
 #include "fs/process/openers.h"
 
 #define SESSION_AT_ONCE 64 /* requests in one turn of the loop */
 #define SESSION_AHEAD 32
+#define SESSION_SERVED 1.0 /* seconds after which a daemon counts as one that serves */
+#define SESSION_END_PAUSE 0.01
+#define SESSION_END_TURNS 100 /* until a daemon ends whose successor waits */
 
 struct session {
     struct ev_loop *loop;
@@ -48,6 +54,13 @@ struct session {
     uint64_t counted;  /* how many answers follow.c knows of */
     ev_signal signals[3];
     struct drain drain;
+    const struct session_keepers *keepers;
+    ev_io keeper; /* it says when another daemon waits for the mount */
+    ev_timer ending;
+    int turns; /* since then */
+    ev_timer served;
+    bool handed;     /* that daemon goes on with the mount */
+    bool full;       /* kept memory is, so nothing is read */
     bool keep_mount; /* it is another daemon's, or is to look as after a crash */
     bool staged;     /* mounted elsewhere and then moved */
     bool unmounted;  /* by somebody else */
@@ -81,6 +94,7 @@ static void session_count_reply(struct session *s)
 /* Kept memory is full until a request is done: see session_prepared. */
 static void session_pause(struct session *s)
 {
+    s->full = true;
     ev_io_stop(s->loop, &s->io);
     ev_prepare_start(s->loop, &s->prepare);
 }
@@ -175,7 +189,8 @@ static void session_prepared(struct ev_loop *loop, ev_prepare *prepare, int even
     struct session *s = prepare->data;
     (void)events;
     session_count_reply(s);
-    if (!ev_is_active(&s->io) && !s->unmounted && keep_request_buffer(s->fs->keep)) {
+    if (s->full && keep_request_buffer(s->fs->keep)) {
+        s->full = false;
         ev_io_start(loop, &s->io);
     }
     if (s->answered != s->fs->answered && !follow_is_active(&s->follow)) {
@@ -192,6 +207,64 @@ static void session_signalled(struct ev_loop *loop, ev_signal *watcher, int even
     ev_break(loop, EVBREAK_ALL);
 }
 
+/* Is there a request that the store has not answered? */
+static bool session_has_unanswered(const struct fs *fs)
+{
+    const struct request *r;
+    LIST_FOREACH(r, &fs->unanswered, unanswered) {
+        if (!r->queue) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void session_end_when_idle(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct session *s = timer->data;
+    (void)events;
+    if (!session_has_unanswered(s->fs) || ++s->turns == SESSION_END_TURNS) {
+        s->handed = true;
+        ev_break(loop, EVBREAK_ALL);
+    }
+}
+
+static void session_on_keeper(struct ev_loop *loop, ev_io *io, int events)
+{
+    struct session *s = io->data;
+    (void)events;
+    ev_io_stop(loop, io); /* a keeper says one thing, or is gone */
+    if (keeper_must_end(s->keepers->own)) {
+        log_info("another daemon takes over the mount");
+        ev_io_stop(loop, &s->io);
+        s->full = false;
+        ev_timer_start(loop, &s->ending);
+    } else if (s->fs->options->keep > 0) {
+        log_warning("the process that keeps the mount has ended: the mount would end with the daemon; unmount it and "
+                    "mount it again when no lock is held");
+    }
+}
+
+static void session_has_served(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    const struct session *s = timer->data;
+    (void)loop;
+    (void)events;
+    KEEP_STORE(keep_history(s->fs->keep)->served, 1);
+}
+
+static void session_watch_keeper(struct session *s)
+{
+    ev_io_init(&s->keeper, session_on_keeper, keeper_descriptor(s->keepers->own), EV_READ);
+    s->keeper.data = s;
+    ev_io_start(s->loop, &s->keeper);
+    ev_timer_init(&s->ending, session_end_when_idle, SESSION_END_PAUSE, SESSION_END_PAUSE);
+    s->ending.data = s;
+    ev_timer_init(&s->served, session_has_served, SESSION_SERVED, 0);
+    s->served.data = s;
+    ev_timer_start(s->loop, &s->served);
+}
+
 static void session_watch(struct session *s)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
@@ -199,6 +272,7 @@ static void session_watch(struct session *s)
     s->io.data = s;
     ev_io_start(s->loop, &s->io);
     drain_watch(&s->drain, s->loop, s->fs);
+    session_watch_keeper(s);
     spin_init(&s->spin, s->loop, s->fs->options->spin);
     ev_prepare_init(&s->prepare, session_prepared);
     s->prepare.data = s;
@@ -214,6 +288,9 @@ static void session_watch(struct session *s)
 static void session_unwatch(struct session *s)
 {
     drain_unwatch(&s->drain);
+    ev_io_stop(s->loop, &s->keeper);
+    ev_timer_stop(s->loop, &s->ending);
+    ev_timer_stop(s->loop, &s->served);
     ev_io_stop(s->loop, &s->io);
     ev_prepare_stop(s->loop, &s->prepare);
     spin_stop(&s->spin);
@@ -299,14 +376,29 @@ static int session_check_needs(const struct options *options, const struct sandb
     return -EINVAL;
 }
 
-static int session_mount(struct session *s, const struct options *options, const struct session_takeover *takeover,
-                         char *error, size_t error_size)
+static int session_make_keep(const struct options *options, struct keep **ret_keep, char *error, size_t error_size)
+{
+    g_autofree char *fixed = predecessor_describe(options);
+    struct keep_sizes sizes;
+    fs_keep_sizes(&sizes);
+    int result = keep_create(&sizes, ret_keep, error, error_size);
+    if (result == 0) {
+        keep_set_options(*ret_keep, fixed); /* a text that is too long refuses takeovers */
+        keep_try_lock(*ret_keep);
+    }
+    return result;
+}
+
+/* `connection`: of the mount that this daemon goes on with, or -1. */
+static int session_mount(struct session *s, const struct session_takeover *takeover, int connection, char *error,
+                         size_t error_size)
 {
     s->fuse = mounting_session_new(s->fs, error, error_size);
     if (!s->fuse) {
         return -EINVAL;
     }
-    int result = session_mount_at(s, options->mountpoint, takeover, error, error_size);
+    int result = connection >= 0 ? mounting_adopt(s->fuse, connection, error, error_size)
+                                 : session_mount_at(s, s->fs->options->mountpoint, takeover, error, error_size);
     if (result == 0) {
         int fd = fuse_session_fd(s->fuse);
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
@@ -317,20 +409,19 @@ static int session_mount(struct session *s, const struct options *options, const
 /* libfuse has the old path of a mount that was moved, and the sandbox does not allow it to unmount anything.  It
  * gives up a mount without unmounting it if its descriptor looks closed: so a pipe that nobody reads takes that number.
  */
-static void session_unmount(struct session *s, const char *path, struct unmounter *unmounter)
+static void session_unmount(struct session *s)
 {
     char error[1024];
-    int ends[2], fd = fuse_session_fd(s->fuse), result = 0;
-    if ((s->staged || unmounter || s->keep_mount) && fd >= 0 && pipe2(ends, O_CLOEXEC) == 0) {
+    int ends[2], fd = fuse_session_fd(s->fuse);
+    if (fd >= 0 && pipe2(ends, O_CLOEXEC) == 0) {
         close(ends[0]);
-        dup2(ends[1], fd); /* and with it the mount is a dead one */
+        dup2(ends[1], fd);
         close(ends[1]);
-        if (s->keep_mount) {
-            /* nothing of it is unmounted */
-        } else if (unmounter && (!s->unmounted || s->staged)) { /* a dead one may be below */
-            result = unmounter_unmount(unmounter, error, sizeof error);
-        } else if (!unmounter) {
-            result = mountpoint_clear(path, error, sizeof error);
+        /* of what somebody else has unmounted, a dead mount may be below */
+        bool gone = s->unmounted && !s->staged;
+        int result = s->keep_mount || gone ? 0 : keeper_unmount(s->keepers->own, error, sizeof error);
+        if (result < 0 && !s->fs->sandbox) {
+            result = mountpoint_clear(s->fs->options->mountpoint, error, sizeof error);
         }
         if (result < 0) {
             log_warning("%s", error);
@@ -341,6 +432,7 @@ static void session_unmount(struct session *s, const char *path, struct unmounte
 
 static int session_serve(struct session *s, char *error, size_t error_size)
 {
+    keep_begin(s->fs->keep);
     fs_start(s->fs, s->fuse);
     session_watch(s);
     channel_open(&s->channel, s->fuse, s->fs->keep);
@@ -348,9 +440,18 @@ static int session_serve(struct session *s, char *error, size_t error_size)
     if (result < 0) {
         return result;
     }
+    s->keep_mount = false;
+    keeper_publish(s->keepers->own);
+    if (s->keepers->before) {
+        predecessor_dismiss(s->keepers->before);
+    }
     ev_run(s->loop, 0);
-    fs_stop(s->fs);
-    if (s->fs->replaced) { /* as after kill -9: the other daemon waits, and a million locks are freed in seconds */
+    if (s->handed) {
+        keep_end(s->fs->keep);
+    } else {
+        fs_stop(s->fs);
+    }
+    if (s->fs->replaced || s->handed) { /* the other daemon waits, and a million locks are freed in seconds */
         log_flush();
         _exit(EXIT_SUCCESS);
     }
@@ -362,32 +463,41 @@ static int session_serve(struct session *s, char *error, size_t error_size)
 }
 
 /* For the handle locks of the daemon before this one: who has their files open. */
-static void session_watch_processes(struct session *s, const struct options *options, struct unmounter *unmounter)
+static void session_watch_processes(struct session *s, const struct options *options)
 {
     s->fs->device = mountpoint_device(options->mountpoint);
-    s->fs->openers = openers_new(s->loop, s->fs->owners, unmounter_take_walker(unmounter));
+    s->fs->openers = openers_new(s->loop, s->fs->owners, keeper_take_walker(s->keepers->own));
     openers_set_own_device(s->fs->openers, s->fs->device);
+    const struct keeper_gift gift = {
+        .connection = fuse_session_fd(s->fuse),
+        .keep = s->fs->keep,
+        .device = s->fs->device,
+        .store = options->kind == OPTIONS_LOCAL ? local_lock_descriptor(s->fs->backend) : -1,
+        .abort = mountpoint_open_abort(options->mountpoint),
+    };
+    keeper_give(s->keepers->own, &gift);
 }
 
 int session_run(const struct options *options, struct backend *backend, const struct session_takeover *takeover,
-                struct ev_loop *loop, const struct session_sandbox *sandbox, void (*ready)(void *arg), void *arg,
-                char *error, size_t error_size)
+                struct ev_loop *loop, const struct session_sandbox *sandbox, const struct session_keepers *keepers,
+                void (*ready)(void *arg), void *arg, char *error, size_t error_size)
 {
-    struct session s = {.loop = loop};
+    struct session s = {.loop = loop, .keepers = keepers};
+    struct keep *keep = NULL;
+    int connection = -1;
     signal(SIGPIPE, SIG_IGN);
-    struct keep_sizes sizes;
-    struct keep *keep;
-    fs_keep_sizes(&sizes);
-    int result = keep_create(&sizes, &keep, error, error_size);
+    int result = keepers->before ? predecessor_take(keepers->before, &connection, &keep, error, error_size)
+                                 : session_make_keep(options, &keep, error, error_size);
     if (result < 0) {
         return result;
     }
+    s.keep_mount = keepers->before;
     s.fs = fs_new(s.loop, backend, options, keep);
     s.fs->ready = ready;
     s.fs->ready_arg = arg;
-    result = takeover ? 0 : session_check_needs(options, &sandbox->policy, error, error_size);
+    result = takeover || keepers->before ? 0 : session_check_needs(options, &sandbox->policy, error, error_size);
     if (result == 0) {
-        result = session_mount(&s, options, takeover, error, error_size);
+        result = session_mount(&s, takeover, connection, error, error_size);
     }
     if (result == 0 && !backend) {
         s.fs->backend = takeover->open_store(takeover->arg, error, error_size);
@@ -395,19 +505,22 @@ int session_run(const struct options *options, struct backend *backend, const st
     }
     follow_init(&s.follow, options->follow && sandbox->policy.servers == SANDBOX_NO_SERVERS && tick_init());
     if (result == 0) {
-        unmounter_watch(sandbox->unmounter, mountpoint_open_abort(options->mountpoint));
-        session_watch_processes(&s, options, sandbox->unmounter);
+        session_watch_processes(&s, options);
         if (sandbox->wanted) {
             s.fs->sandbox = &s.sandbox;
             result = sandbox_apply(&sandbox->policy, &s.sandbox, error, error_size);
         }
         if (result == 0) {
-            s.keep_mount = false;
             result = session_serve(&s, error, error_size);
         }
     }
+    if (result < 0 && keepers->before && s.keep_mount) { /* a keeper goes on when it sees that this process has ended */
+        log_error("%s", error);
+        log_flush();
+        _exit(EXIT_FAILURE);
+    }
     if (s.fuse) {
-        session_unmount(&s, options->mountpoint, sandbox->wanted ? sandbox->unmounter : NULL);
+        session_unmount(&s);
         fuse_session_destroy(s.fuse);
     }
     follow_free(&s.follow);

@@ -36,7 +36,8 @@ static bool store_has_parent(const struct options *options, char *error, size_t 
     return !missing;
 }
 
-static int store_open_local(const struct options *options, struct backend **ret, char *error, size_t error_size)
+static int store_open_local(const struct options *options, const int *lock, struct backend **ret, char *error,
+                            size_t error_size)
 {
     if (!store_has_parent(options, error, error_size)) {
         return -ENOENT;
@@ -45,6 +46,7 @@ static int store_open_local(const struct options *options, struct backend **ret,
         .directory = options->directory,
         .sync_always = options->sync_always,
         .seed = g_random_int(),
+        .lock = lock,
     };
     /* A daemon that was killed keeps its directory locked until its last thread has ended. */
     int result = local_new(&store, ret, error, error_size);
@@ -328,8 +330,8 @@ static int store_open_postgresql(const struct options *options, struct backend *
     return result;
 }
 
-int store_open(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy, char *error,
-               size_t error_size)
+int store_open(const struct options *options, const int *lock, struct backend **ret, struct sandbox_policy *ret_policy,
+               char *error, size_t error_size)
 {
     *ret_policy = (struct sandbox_policy){.directory = options->directory};
     switch (options->kind) {
@@ -342,6 +344,6 @@ int store_open(const struct options *options, struct backend **ret, struct sandb
     case OPTIONS_POSTGRESQL:
         return store_open_postgresql(options, ret, ret_policy, error, error_size);
     default:
-        return store_open_local(options, ret, error, error_size);
+        return store_open_local(options, lock, ret, error, error_size);
     }
 }

@@ -146,6 +146,11 @@ static int takeover_check_local(const struct options *options, char *error, size
     return result;
 }
 
+int takeover_try_store(const struct options *options, char *error, size_t error_size)
+{
+    return options->kind == OPTIONS_LOCAL ? takeover_check_local(options, error, error_size) : 0;
+}
+
 int takeover_begin(const struct options *options, struct takeover **ret, char *error, size_t error_size)
 {
     if (geteuid() != 0) {

@@ -27,6 +27,8 @@ struct options;
 struct takeover;
 
 /* Looks at the mount that is there.  0, or -errno with one line in `error`. */
+/* Would the local store of these options open? */
+int takeover_try_store(const struct options *options, char *error, size_t error_size);
 int takeover_begin(const struct options *options, struct takeover **ret_takeover, char *error, size_t error_size);
 /* NULL is allowed. */
 void takeover_free(struct takeover *takeover);

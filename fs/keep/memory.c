@@ -302,6 +302,7 @@ void keep_begin(struct keep *keep)
         keep_requests_pending(keep, keep_count_death, NULL);
     }
     KEEP_STORE(head->clean, 0);
+    KEEP_STORE(head->history.served, 0);
     KEEP_STORE(head->generation, head->generation + 1);
 }
 
@@ -343,6 +344,16 @@ void keep_set_term(struct keep *keep, int64_t term)
     if (keep->head->term != term) {
         KEEP_STORE(keep->head->term, term);
     }
+}
+
+struct keep_history *keep_history(struct keep *keep)
+{
+    return &keep->head->history;
+}
+
+bool keep_has_ended(const struct keep *keep)
+{
+    return keep->head->clean;
 }
 
 #ifdef KEEP_DIES

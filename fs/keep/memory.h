@@ -92,6 +92,17 @@ bool keep_set_options(struct keep *keep, const char *options);
 int64_t keep_term(const struct keep *keep);
 void keep_set_term(struct keep *keep, int64_t term);
 
+/* How the last daemons have fared, for keepers.  In milliseconds of clock_now. */
+struct keep_history {
+    int64_t down_since;    /* when the last daemon that served has ended; 0: none has */
+    uint32_t quick_deaths; /* of daemons in a row that did not serve */
+    uint32_t served;       /* the present daemon has served for a while */
+};
+
+struct keep_history *keep_history(struct keep *keep);
+/* Has the last daemon called keep_end? */
+bool keep_has_ended(const struct keep *keep);
+
 /* --- requests ------------------------------------------------------------------------ */
 
 struct keep_request {

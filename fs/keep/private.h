@@ -26,6 +26,7 @@ struct keep_head {
     uint32_t clean;      /* the daemon has called keep_end */
     uint32_t init_valid; /* `init` is complete */
     int64_t term;
+    struct keep_history history;
     uint64_t small_used, large_used; /* how many of the slots were ever used */
     uint64_t table_used[KEEP_TABLES];
     struct keep_init init;

@@ -65,6 +65,7 @@ struct mount_option {
 #define LEASE_TIME LEASE_TTL_MIN, LEASE_TTL_MAX, "TIME", "a time from 100ms to 3650d, such as 500ms, 30s, 5m or 1h"
 #define REDIS_TIME REDIS_TIME_MIN, REDIS_TIME_MAX, "TIME", "a time from 10ms to 10m, such as 500ms, 2s or 1m"
 #define COUNT "a number, such as 5000, 64K, 64M or 1G, or 0 for no limit"
+#define KEEP_MAX (3600LL * 1000)
 #define ID_MAX (UINT_MAX - 1) /* (uid_t)-1 means "none" everywhere */
 #define READ_ONLY "a mount cannot be read-only, because locks need writing"
 
@@ -97,7 +98,10 @@ static const struct mount_option mount_options[] = {
      "how long to await the next request awake, in us (default 25)"},
     {"log=", OPTION_LEVEL, FOR_ALL, FIELD(log), 0, 0, "LEVEL", "error, warning, notice, info or debug",
      "error, warning, notice, info (default) or debug"},
+    {"keep=", OPTION_TIME, FOR_ALL, FIELD(keep), 0, KEEP_MAX, "TIME", "a time up to 1h, such as 0, 30s or 1m",
+     "how long the mount outlives its daemon (default 0)"},
     {"takeover", OPTION_SET, FOR_ALL, FIELD(takeover), .help = "replace the daemon of the mount that is there"},
+    {"auto_unmount", OPTION_SET, FOR_ALL, FIELD(auto_unmount), .help = "unmount when no daemon comes in time"},
     {"remount", OPTION_SET, FOR_ALL, FIELD(remount), .help = "with ttl=: change that of the mount that is there"},
 
     {"credentials=", OPTION_PATH, FOR_SERVERS, FIELD(credentials), 0, 0, "FILE", "the name of a file",
@@ -130,7 +134,6 @@ static const struct mount_option mount_options[] = {
     /* libfuse's */
     {"allow_other", OPTION_PASS, FOR_ALL, FIELD(allow_other), .help = "other users may use the mount"},
     {"allow_root", OPTION_PASS, FOR_ALL, .help = "root may use the mount of an ordinary user"},
-    {"auto_unmount", OPTION_PASS, FOR_ALL, .help = "unmount also when the daemon is killed"},
     {"debug", OPTION_PASS, FOR_ALL, FIELD(foreground), .help = "show each request; implies -f"},
     {"fsname=", OPTION_PASS, FOR_ALL, FIELD(has_fsname), 0, 0, "NAME", "", "the source that mount tables show"},
     {"subtype=", OPTION_PASS, FOR_ALL, FIELD(has_subtype), 0, 0, "NAME", "", "the type that they show (default leasefs)"},

@@ -56,11 +56,15 @@ struct options_server {
 
 struct options {
     enum options_kind kind;
-    bool foreground; /* -f */
-    bool fake;       /* -f of mount.leasefs: check, but do not mount */
-    bool verbose;    /* -v */
-    bool remount;    /* change the ttl of the existing mount */
-    bool takeover;   /* replace its daemon */
+    bool foreground;        /* -f */
+    bool fake;              /* -f of mount.leasefs: check, but do not mount */
+    bool verbose;           /* -v */
+    bool remount;           /* change the ttl of the existing mount */
+    bool takeover;          /* replace its daemon */
+    bool auto_unmount;      /* when the mount ends without a daemon */
+    int64_t keep;           /* milliseconds that the mount outlives its daemon */
+    char *const *arguments; /* of main(), ended by NULL.  Borrowed */
+    char *status;           /* the mount point whose keeper to ask, or NULL */
     bool show_help, show_version;
     bool json;          /* the version as JSON */
     char *print_schema; /* the store whose schema to print, or NULL */

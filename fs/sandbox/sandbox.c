@@ -123,12 +123,12 @@ static void sandbox_tell(struct sandbox *sandbox, int landlock, int seccomp)
     g_string_free(text, TRUE);
 }
 
-int sandbox_unmounter(void)
+int sandbox_keeper(void)
 {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {
         return -errno;
     }
-    int result = SANDBOX_SANITIZED ? 0 : sandbox_seccomp_unmounter();
+    int result = SANDBOX_SANITIZED ? 0 : sandbox_seccomp_keeper();
     return result < 0 ? result : 0;
 }
 

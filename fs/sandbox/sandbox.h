@@ -74,9 +74,9 @@ int sandbox_landlock(const struct sandbox_policy *policy);
 
 /* 1: applied; 0: the kernel or this build has none; or -errno. */
 int sandbox_seccomp(const struct sandbox_policy *policy);
-int sandbox_seccomp_unmounter(void);
+int sandbox_seccomp_keeper(void);
 
 /* For root's process that unmounts: no_new_privs, and a filter for the calls that it needs.  0, or -errno. */
-int sandbox_unmounter(void);
+int sandbox_keeper(void);
 
 #endif

@@ -159,15 +159,27 @@ static const int seccomp_network[] = {
     SCMP_SYS(fstatat64),   SCMP_SYS(statx),
 };
 
-/* For the process that unmounts and looks into other processes.  It looks at the mount table, lets a child ask the
- * mount, and detaches; its other children look at descriptors.  No ptrace, process_vm_readv or pidfd_getfd: of other
- * processes it sees only which files they have open. */
-static const int seccomp_unmounter[] = {
+/* For the keeper.  It reads and writes the kernel's messages, maps the daemon's memory, and hands both over.  To
+ * unmount it looks at the mount table, lets a child ask the mount, and detaches; its other children look at
+ * descriptors.  No ptrace, process_vm_readv or pidfd_getfd: of other processes it sees only which files they have open.
+ */
+static const int seccomp_keeper[] = {
     SCMP_SYS(read),
     SCMP_SYS(write),
     SCMP_SYS(poll),
     SCMP_SYS(ppoll),
     SCMP_SYS(recvmsg),
+    SCMP_SYS(sendmsg),
+    SCMP_SYS(recvfrom),
+    SCMP_SYS(recv),
+    SCMP_SYS(accept4),
+    SCMP_SYS(getsockopt),
+    SCMP_SYS(rename),
+    SCMP_SYS(renameat),
+    SCMP_SYS(unlink),
+    SCMP_SYS(unlinkat),
+    SCMP_SYS(mlock),
+    SCMP_SYS(lseek),
     SCMP_SYS(fstat),
     SCMP_SYS(newfstatat),
     SCMP_SYS(fstatat64),
@@ -257,13 +269,22 @@ static const struct seccomp_rule seccomp_conditional_network[] = {
     {SCMP_SYS(socket), 0, INT_BITS, AF_INET6},
 };
 
-static const struct seccomp_rule seccomp_conditional_unmounter[] = {
+static const struct seccomp_rule seccomp_conditional_keeper[] = {
     {SCMP_SYS(clone), CLONE_FLAGS, CLONE_VM | CLONE_THREAD | NEW_NAMESPACES, 0},
     {SCMP_SYS(mmap), 2, PROT_EXEC, 0},
     {SCMP_SYS(mmap2), 2, PROT_EXEC, 0},
     {SCMP_SYS(mprotect), 2, PROT_EXEC, 0},
+    {SCMP_SYS(fcntl), 1, INT_BITS, F_DUPFD_CLOEXEC},
     {SCMP_SYS(fcntl), 1, INT_BITS, F_GETFL},
+    {SCMP_SYS(fcntl), 1, INT_BITS, F_SETFL},
     {SCMP_SYS(fcntl), 1, INT_BITS, F_SETFD},
+    {SCMP_SYS(fcntl), 1, INT_BITS, F_GET_SEALS},
+    {SCMP_SYS(fcntl64), 1, INT_BITS, F_DUPFD_CLOEXEC},
+    {SCMP_SYS(fcntl64), 1, INT_BITS, F_GETFL},
+    {SCMP_SYS(fcntl64), 1, INT_BITS, F_SETFL},
+    {SCMP_SYS(fcntl64), 1, INT_BITS, F_GET_SEALS},
+    {SCMP_SYS(send), 0, 0, 0},
+    {SCMP_SYS(sendto), 4, ANY_BIT, 0}, /* to whom the socket is connected, nobody else */
     {SCMP_SYS(open), 1, WRITING, 0},
     {SCMP_SYS(openat), 2, WRITING, 0},
     {SCMP_SYS(kcmp), 2, INT_BITS, KCMP_FILES},
@@ -326,13 +347,12 @@ static int seccomp_fill(scmp_filter_ctx filter, enum sandbox_servers servers)
     return result;
 }
 
-static int seccomp_fill_unmounter(scmp_filter_ctx filter, enum sandbox_servers servers)
+static int seccomp_fill_keeper(scmp_filter_ctx filter, enum sandbox_servers servers)
 {
     (void)servers;
-    int result = seccomp_allow(filter, seccomp_unmounter, G_N_ELEMENTS(seccomp_unmounter));
-    return result
-               ? result
-               : seccomp_allow_if(filter, seccomp_conditional_unmounter, G_N_ELEMENTS(seccomp_conditional_unmounter));
+    int result = seccomp_allow(filter, seccomp_keeper, G_N_ELEMENTS(seccomp_keeper));
+    return result ? result
+                  : seccomp_allow_if(filter, seccomp_conditional_keeper, G_N_ELEMENTS(seccomp_conditional_keeper));
 }
 
 /* Whether it logs is a property of a whole filter, so what is refused in silence has one of its own. */
@@ -383,9 +403,9 @@ int sandbox_seccomp(const struct sandbox_policy *policy)
     return seccomp_confine(seccomp_fill, policy->servers);
 }
 
-int sandbox_seccomp_unmounter(void)
+int sandbox_seccomp_keeper(void)
 {
-    return seccomp_confine(seccomp_fill_unmounter, SANDBOX_NO_SERVERS);
+    return seccomp_confine(seccomp_fill_keeper, SANDBOX_NO_SERVERS);
 }
 
 #ifdef SANDBOX_OWN_FSTAT
@@ -399,7 +419,7 @@ int fstat(int fd, struct stat *ret_status)
 
 #else
 
-int sandbox_seccomp_unmounter(void)
+int sandbox_seccomp_keeper(void)
 {
     return 0;
 }

@@ -14,7 +14,7 @@ fi
 daemon_of() { # MOUNTPOINT
     local proc
     for proc in /proc/[0-9]*; do
-        [ "$(readlink "$proc/exe")" = "$LEASEFS" ] && [ "$(cat "$proc/comm")" != leasefs-umount ] || continue
+        [ "$(readlink "$proc/exe")" = "$LEASEFS" ] && [ "$(cat "$proc/comm")" != leasefs-keeper ] || continue
         tr '\0' '\n' <"$proc/cmdline" 2>/dev/null | grep -qxF "$1" && { echo "${proc#/proc/}"; return; }
     done
     return 1

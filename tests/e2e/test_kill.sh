@@ -57,7 +57,7 @@ ends() {
 # again BACKEND OPTIONS [PREFIX COMMAND…]: mounted over what the last one left.
 again() {
     mount_at "$point" "$@"
-    HELPER=$(pgrep -P "$DAEMON" -x leasefs-umount)
+    HELPER=$(pgrep -P "$DAEMON" -x leasefs-keeper)
 }
 
 new_mountpoint
@@ -128,7 +128,7 @@ if unshare --mount true 2>/dev/null; then
         read -r -t 60 line <&"$busy"
         expect_is "$line" busy
         for pid in $(pgrep -f -x "$LEASEFS memory $MNT"); do
-            if [ "$(cat "/proc/$pid/comm")" = leasefs-umount ]; then HELPER=$pid; else DAEMON=$pid; fi
+            if [ "$(cat "/proc/$pid/comm")" = leasefs-keeper ]; then HELPER=$pid; else DAEMON=$pid; fi
         done
         kill -KILL "$DAEMON"
         over() { dead "$DAEMON" && gone "$LOADER" && gone "$HELPER"; }

@@ -45,7 +45,7 @@ device_of() { timeout -s KILL 10 stat -c %d "$1" 2>/dev/null || timeout -s KILL 
 daemon_of() { # MOUNTPOINT
     local proc
     for proc in /proc/[0-9]*; do
-        [ "$(readlink "$proc/exe")" = "$LEASEFS" ] && [ "$(cat "$proc/comm")" != leasefs-umount ] || continue
+        [ "$(readlink "$proc/exe")" = "$LEASEFS" ] && [ "$(cat "$proc/comm")" != leasefs-keeper ] || continue
         tr '\0' '\n' <"$proc/cmdline" 2>/dev/null | grep -qxF "$1" && { echo "${proc#/proc/}"; return; }
     done
     return 1

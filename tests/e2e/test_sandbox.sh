@@ -34,7 +34,7 @@ threads_of() { if [ "${tsan:-0}" -gt 0 ]; then echo "/proc/$1/status"; else echo
 # shellcheck disable=SC2046 # several words
 status() { awk -v field="$2:" '$1 == field { print $2 }' $(threads_of "$1") | sort -u; }
 threads() { find "/proc/$1/task" -mindepth 1 -maxdepth 1 | wc -l; }
-unmounter_of() { pgrep -P "$1" -x leasefs-umount; }
+keeper_of() { pgrep -P "$1" -x leasefs-keeper; }
 journal() { stat -c %i "$1/journal"; }
 
 # What the kernel's log says that the filter has refused this daemon, since this test began: pids come again.
@@ -69,8 +69,8 @@ say "$(grep sandbox: "$LOG")"
 it "and so does .leasefs/status, which is read from inside the sandbox"
 expect grep -q '^sandbox: no capabilities, no_new_privs' "$MNT/.leasefs/status"
 
-it "the process that unmounts has three capabilities, and of the daemon's descriptors what ends the connection"
-helper=$(unmounter_of "$first")
+it "the keeper has three capabilities, and of the daemon's descriptors the connection, its memory, and what ends it"
+helper=$(keeper_of "$first")
 expect_is "$(status "$helper" CapPrm)" 0000000000280004
 expect_is "$(status "$helper" CapBnd)" 0000000000280004
 expect_is "$(status "$helper" NoNewPrivs)" 1 NoNewPrivs
@@ -81,8 +81,10 @@ expect_is "$(readlink "/proc/$helper/fd/4")" 'socket:*'
 expect_is "$(readlink "/proc/$helper/fd/5")" /proc
 expect_is "$(find "/proc/$helper/fd" -mindepth 1 -lname '*signalfd*' | wc -l)" 1
 expect_is "$(find "/proc/$helper/fd" -mindepth 1 -lname '*/abort' | wc -l)" 1
+expect_is "$(find "/proc/$helper/fd" -mindepth 1 -lname /dev/fuse | wc -l)" 1
+expect_is "$(find "/proc/$helper/fd" -mindepth 1 -lname '*leasefs-keep*' | wc -l)" 2 # one is in place of a socket
 expect_is "$(find -L "/proc/$helper/fd" -mindepth 1 -maxdepth 1 -type d | wc -l)" 2 # /proc, and all connections
-expect_is "$(find "/proc/$helper/fd" -mindepth 1 | wc -l)" 9
+expect_is "$(find "/proc/$helper/fd" -mindepth 1 | wc -l)" 12
 expect_is "$(readlink "/proc/$helper/cwd")" /
 
 it "leases, handle locks, times, content, attributes and directories are as ever"
@@ -126,10 +128,10 @@ expect_is "$(refused "$first")" "" "system calls refused"
 mount_daemons[-1]=
 mount_at "$point" "local:$TEST_DIR/store" ttl=1,allow_other
 says B 'content("kept")' k
-expect_is "$(unmounter_of "$DAEMON" | wc -l)" 1
+expect_is "$(keeper_of "$DAEMON" | wc -l)" 1
 
 it "SIGTERM unmounts, though the daemon itself may not, also with files open"
-helper=$(unmounter_of "$DAEMON")
+helper=$(keeper_of "$DAEMON")
 says B 'held = op("open", "RDWR|CREAT|EXCL")' ok
 device=${mount_devices[-1]}
 kill -TERM "$DAEMON"
@@ -142,7 +144,7 @@ mount_daemons[-1]=
 
 it "a signal to its service or terminal, which the helper gets too, ends both, and unmounts"
 mount_at "$point" memory ""
-helper=$(unmounter_of "$DAEMON") device=${mount_devices[-1]}
+helper=$(keeper_of "$DAEMON") device=${mount_devices[-1]}
 kill -TERM "$helper" "$DAEMON"
 expect wait "$DAEMON"
 expect eventually 10 gone "$helper"
@@ -153,7 +155,7 @@ it "a daemon that is killed leaves its mount, which lets nobody lock below it, a
 for i in {1..3}; do
     mount_at "$point" "local:$TEST_DIR/store" ""
     expect eventually 10 grep -q sandbox: "$LOG" # what answered at first may have been a dead one's cached attributes
-    helper=$(unmounter_of "$DAEMON") device=$(device_of "$point/.")
+    helper=$(keeper_of "$DAEMON") device=$(device_of "$point/.")
     mount_devices[-1]=$device
     end_process "$DAEMON"
     expect eventually 10 gone "$helper"
@@ -165,7 +167,7 @@ done
 it "it does not unmount what was mounted there since"
 mount_at "$point" memory ""
 expect eventually 10 grep -q sandbox: "$LOG"
-first=$DAEMON helper=$(unmounter_of "$DAEMON")
+first=$DAEMON helper=$(keeper_of "$DAEMON")
 says A 'BASE and None; kept = os.open("'"$point"'", os.O_RDONLY)' ok
 expect umount -l "$point"
 mount_daemons[-1]=
@@ -178,7 +180,7 @@ expect mounted_as "$point" "${mount_devices[-1]}"
 expect touch "$point/l"
 
 it "when that process was killed the daemon still ends, and leaves the mount behind"
-helper=$(unmounter_of "$DAEMON")
+helper=$(keeper_of "$DAEMON")
 kill -KILL "$helper"
 kill -TERM "$DAEMON"
 expect wait "$DAEMON"
@@ -190,7 +192,7 @@ mount_daemons[-1]=
 it "in the background it detaches and logs to syslog from inside the sandbox"
 expect "$LEASEFS" memory "$point" </dev/null
 DAEMON=$(pgrep -f -x "$LEASEFS memory $point" | while read -r pid; do
-    [ "$(cat "/proc/$pid/comm")" = leasefs-umount ] || echo "$pid"
+    [ "$(cat "/proc/$pid/comm")" = leasefs-keeper ] || echo "$pid"
 done)
 started+=("$DAEMON")
 remember "$point" "$DAEMON" /dev/null
@@ -258,7 +260,7 @@ it "sandbox=no keeps all rights, and needs the helper only if it is killed"
 mount_memory sandbox=no
 expect_is "$(status "$DAEMON" CapEff)" "$(awk '$1 == "CapEff:" { print $2 }' /proc/$$/status)"
 expect_is "$(status "$DAEMON" Seccomp)" "$(awk '$1 == "Seccomp:" { print $2 }' /proc/$$/status)"
-helper=$(unmounter_of "$DAEMON")
+helper=$(keeper_of "$DAEMON")
 expect kill -KILL "$helper"
 expect touch "$MNT/l"
 expect_not grep -q sandbox: "$LOG"
@@ -273,7 +275,7 @@ rm "$dev/log"
 new_mountpoint
 expect "$LEASEFS" memory "$MNT"
 for pid in $(pgrep -f -x "$LEASEFS memory $MNT"); do
-    [ "$(cat "/proc/$pid/comm")" = leasefs-umount ] || background=$pid
+    [ "$(cat "/proc/$pid/comm")" = leasefs-keeper ] || background=$pid
 done
 expect touch "$MNT/a"
 expect umount "$MNT"

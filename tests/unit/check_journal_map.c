@@ -37,7 +37,7 @@ static int open_boot(const char *where, const char *boot, GPtrArray *records, st
                      uint64_t *ret_cut)
 {
     *ret_cut = 0;
-    return journal_open_in_boot(where, boot, scratch_collect, records, ret_journal, ret_cut, error, sizeof error);
+    return journal_open_in_boot(where, boot, NULL, scratch_collect, records, ret_journal, ret_cut, error, sizeof error);
 }
 
 static struct journal *open_good(const char *where, GPtrArray *records)

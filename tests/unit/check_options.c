@@ -159,7 +159,7 @@ START_TEST(fuse_and_kernel_options_are_handed_on)
     ck_assert_int_eq(PARSE("-o", "allow_root,auto_unmount,nosuid,nodev,noexec,noatime,sync,dirsync,async,exec,atime",
                            "memory", mountpoint),
                      0);
-    assert_fuse_arguments("leasefs -o allow_root -o auto_unmount -o nosuid -o nodev -o noexec -o noatime -o sync "
+    assert_fuse_arguments("leasefs -o allow_root -o nosuid -o nodev -o noexec -o noatime -o sync "
                           "-o dirsync -o async -o exec -o atime -o fsname=memory -o subtype=leasefs");
 }
 END_TEST
