@@ -49,8 +49,9 @@ run tests/unit/sound tests/unit/broken >said
 expect_none "$(sort ran | uniq -d)" "what failed is not repeated"
 
 expect_none "$(setpriv --reuid 65534 --clear-groups true 2>/dev/null || exit 0
+    cp "$here/tests/run.sh" . # the sources may be below a directory of root's
     chmod -R a+rwX .
-    said=$(rm -f ran; CI='' STRESS_PROGRAMS='' setpriv --reuid 65534 --clear-groups bash "$here/tests/run.sh" 2>&1)
+    said=$(rm -f ran; CI='' STRESS_PROGRAMS='' setpriv --reuid 65534 --clear-groups bash ./run.sh 2>&1)
     [[ $(head -n 1 <<<"$said") == "1 scripts on real mounts are left out: they need root"* ]] && ! grep -q mount.sh ran || echo "$said")" \
     "without root the scripts on mounts are left out, and the first line says so"
 end_checks
