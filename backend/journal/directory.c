@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "backend/journal/file.h"
@@ -94,8 +96,12 @@ static bool directory_is_at_path(const struct journal *j, const char *name, int 
 bool journal_in_place(struct journal *j)
 {
     struct stat st;
+    struct statfs fs;
     if (fstat(j->file.fd, &st) == 0 && (uint64_t)st.st_size < j->file.size) {
         journal_fail(j, EIO); /* it was truncated */
+    }
+    if (fstatfs(j->file.fd, &fs) == 0 && fs.f_flags & ST_RDONLY) {
+        journal_fail(j, EROFS); /* the kernel does that after an error of the disk, and writes go to memory only */
     }
     return directory_is_at_path(j, LOCK_NAME, j->lock) && directory_is_at_path(j, JOURNAL_NAME, j->file.fd);
 }

@@ -2,6 +2,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "backend/journal/journal.h"
@@ -683,6 +686,38 @@ static void displace(int how, const char *aside)
     }
 }
 
+static bool read_only; /* the file system of the journal */
+
+int fstatfs(int fd, struct statfs *fs)
+{
+    int result = (int)syscall(SYS_fstatfs, fd, fs);
+    fs->f_flags |= read_only ? ST_RDONLY : 0;
+    return result;
+}
+
+/* After an error of the disk the kernel makes the file system read-only.  Without a sync no write fails: it stays in
+ * memory. */
+START_TEST(store_whose_file_system_became_read_only_grants_nothing_more)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[0]);
+    struct backend_ticket *lease = contract_get("a", BACKEND_LEASE, &log[1]);
+    struct backend_status status;
+    clock_ms began = clock_now();
+    while (clock_now() == began)
+        continue;
+    read_only = true;
+    ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_UNREACHABLE);
+    backend_status(contract_backend, &status);
+    ck_assert(status.away);
+    ck_assert_ptr_nonnull(strstr(status.why, "Read-only file system"));
+    backend_status_clear(&status);
+    ck_assert_int_eq(contract_release(lease), BACKEND_OK);
+    read_only = false;
+    ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_UNREACHABLE); /* the journal has a gap */
+}
+END_TEST
+
 START_TEST(store_that_was_removed_or_replaced_grants_nothing_more)
 {
     struct contract_log log[5] = {{0}};
@@ -841,6 +876,7 @@ static Suite *local_faults_suite(void)
     tcase_add_test(faults, status_shows_the_journal_and_since_when_and_why_it_failed);
     tcase_add_test(faults, start_on_a_full_disk_says_so);
     tcase_add_test(faults, second_user_of_a_directory_learns_who_has_it);
+    tcase_add_test(faults, store_whose_file_system_became_read_only_grants_nothing_more);
     tcase_add_loop_test(faults, store_that_was_removed_or_replaced_grants_nothing_more, 0, 5);
     tcase_add_test(faults, record_of_another_version_is_refused);
     tcase_add_loop_test(faults, record_with_a_time_that_no_clock_shows_is_refused, 0, 4);
