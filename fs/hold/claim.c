@@ -23,17 +23,11 @@ static void hold_retry_acquire(struct request *r)
     hold_acquire(r, r->hold, NULL, r->provisional.next_step);
 }
 
-/* A write-open meets a provisional lease of another mount.  The backend reports no
- * decision, so this tries again after 8, 16, … 128 ms, until that lease is a lease
- * for good (EBUSY), has ended (this claim is granted), or is a different one (EBUSY).
- * It ends with the provisional second, or with its deadline if that mount is gone.
- * A waiting ticket would not do: nothing reports the decision to it, and it would
- * block real waiters.  Other opens on this mount wait for this one's result. */
-static bool hold_retry_provisional(struct request *r, const struct backend_info *holder)
+clock_ms hold_retry_at(struct request *r, const struct backend_info *holder)
 {
     clock_ms now = clock_now();
-    if (!r->awaits_provisional || holder->ticket || holder->kind != BACKEND_PROVISIONAL) {
-        return false;
+    if (holder->ticket || holder->kind != BACKEND_PROVISIONAL) {
+        return 0;
     }
     if (!r->provisional.until) {
         r->provisional.until = MIN(holder->deadline, now + SECOND + SECOND / 2);
@@ -41,12 +35,22 @@ static bool hold_retry_provisional(struct request *r, const struct backend_info 
         r->provisional.fence = holder->fence;
         r->provisional.pause = HOLD_RETRY_MIN;
     } else if (holder->fence != r->provisional.fence || now >= r->provisional.until) {
-        return false;
+        return 0;
     }
-    r->hold->ticket = NULL;
-    request_sleep(r, MIN(now + r->provisional.pause, r->provisional.until), hold_retry_acquire, hold_cancel_acquire);
+    clock_ms when = MIN(now + r->provisional.pause, r->provisional.until);
     r->provisional.pause = MIN(2 * r->provisional.pause, HOLD_RETRY_MAX);
-    return true;
+    return when;
+}
+
+/* Other opens on this mount wait for this one's result. */
+static bool hold_retry_provisional(struct request *r, const struct backend_info *holder)
+{
+    clock_ms when = r->awaits_provisional ? hold_retry_at(r, holder) : 0;
+    if (when) {
+        r->hold->ticket = NULL;
+        request_sleep(r, when, hold_retry_acquire, hold_cancel_acquire);
+    }
+    return when;
 }
 
 /* Requests that were parked on the hold meanwhile have waited for that outcome, too. */
@@ -73,6 +77,7 @@ static void hold_refused(struct request *r, enum backend_result result, const st
         return;
     }
     r->busy_new_lease = result == BACKEND_BUSY && hold_is_new_lease(r, holder);
+    r->retry_at = result == BACKEND_BUSY && hold->kind == BACKEND_FLOCK ? hold_retry_at(r, holder) : 0;
     hold_mark_parked_waited(r, hold);
     r->hold = NULL;
     hold_free(r->fs, hold);

@@ -294,6 +294,12 @@ void hold_acquire(struct request *r, struct hold *hold, GBytes *content, request
 /* The same for r->hold and a claim that the caller has completed. */
 void hold_acquire_claim(struct request *r, struct backend_claim *claim, request_step *answer);
 
+/* The request was refused for `holder`.  If that is a provisional hold of another mount, when shall the request try
+ * again?  0: not at all.  The backend reports no decision, so it tries after 8, 16, … 128 ms, until that hold is a
+ * lease or a lock for good, has ended, or is a different one; at most until its second or, if that mount is gone, its
+ * term is over.  A waiting ticket would not do: nothing reports the decision to it, and it would block real waiters. */
+clock_ms hold_retry_at(struct request *r, const struct backend_info *holder);
+
 /* Converts r->hold to the claim's kind, in place.  `answer` continues the request; r->hold is NULL if the hold ended
  * meanwhile. */
 void hold_convert(struct request *r, struct backend_claim *claim, request_step *answer);

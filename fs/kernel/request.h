@@ -81,6 +81,7 @@ struct request {
     bool deadlocked;     /* cancelled because it waits for its own process */
     clock_ms walk_since; /* when it began to wait for a walk through the processes; 0: it has not */
     clock_ms wake;       /* for request_sleep */
+    clock_ms retry_at;   /* of a lock request: see hold_retry_at; 0: it is refused */
     struct {
         clock_ms until; /* 0: it has not waited yet */
         request_step *next_step;

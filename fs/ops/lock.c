@@ -37,6 +37,12 @@ static void lock_answer(struct request *r, enum backend_result result)
     if (result == BACKEND_BUSY && survivors_await_walk(r, lock_apply)) {
         return;
     }
+    clock_ms retry_at = r->retry_at;
+    r->retry_at = 0; /* the next refusal may be another's */
+    if (result == BACKEND_BUSY && retry_at && !r->cancel_pending) {
+        request_sleep(r, retry_at, lock_apply, request_reply_interrupted);
+        return;
+    }
     if (result == BACKEND_STALE && !r->cancel_pending) {
         lock_apply(r);
         return;
@@ -90,7 +96,8 @@ static bool lock_awaits_name(struct request *r, struct hold *lease, request_step
     return true;
 }
 
-/* Parks a request with LOCK_NB or F_SETLK, too, until the provisional second of another handle is decided. */
+/* Parks a request with LOCK_NB or F_SETLK, too, until the provisional second of another handle is decided.  For that of
+ * another mount see lock_answer. */
 static bool lock_awaits_outcome(struct request *r, struct hold *lease)
 {
     if (r->blocks || r->waited || !lease || lease->kind != BACKEND_PROVISIONAL || lease == r->handle->hold) {
@@ -373,12 +380,12 @@ static void lock_set_done(void *arg, enum backend_result result, struct backend_
                           const struct backend_info *holder)
 {
     struct request *r = arg;
-    (void)holder;
     r->ticket = ticket;
     if (result == BACKEND_QUEUED) {
         r->queued = true;
         return;
     }
+    r->retry_at = result == BACKEND_BUSY ? hold_retry_at(r, holder) : 0;
     request_resume(r, result);
 }
 

@@ -36,6 +36,69 @@ static int held_as(const char *name)
 
 /* --- the provisional second of another mount ----------------------------------- */
 
+/* Flock, and fcntl: an idle file here, and a mere open there. */
+static uint64_t try_lock(int kind, struct wire_file file)
+{
+    return kind ? wire_setlk(here, file, 7, F_WRLCK, 0, INT64_MAX, false) : wire_flock(here, file, LOCK_EX | LOCK_NB);
+}
+
+static uint64_t tried_beside_an_open(int kind, struct wire_file *ret_file, struct wire_file *ret_there)
+{
+    *ret_file = wire_created(here, "L", O_RDONLY);
+    *ret_there = wire_created(there, "L", O_WRONLY);
+    uint64_t requested = try_lock(kind, *ret_file);
+    ck_assert(wire_waits(here, requested));
+    wire_advance(here, 300);
+    ck_assert(wire_waits(here, requested));
+    return requested;
+}
+
+START_TEST(try_lock_gets_what_was_only_open_elsewhere)
+{
+    struct wire_file file, other;
+    uint64_t requested = tried_beside_an_open(_i, &file, &other);
+    wire_advance(here, SECOND - 300 + 200);
+    ck_assert_int_eq(wire_result(here, requested), 0);
+    ck_assert_int_eq(held_as("L"), _i ? BACKEND_FCNTL : BACKEND_FLOCK);
+}
+END_TEST
+
+START_TEST(try_lock_is_refused_for_the_lease_that_an_open_elsewhere_became)
+{
+    struct wire_file file, other;
+    uint64_t requested = tried_beside_an_open(_i, &file, &other);
+    ck_assert_int_eq(wire_close(there, other), 0);
+    wire_advance(here, 200);
+    ck_assert_int_eq(wire_result(here, requested), EAGAIN);
+    ck_assert_int_eq(held_as("L"), BACKEND_LEASE);
+}
+END_TEST
+
+/* A second open there, in the moment when the first ends, does not keep it waiting. */
+START_TEST(try_lock_waits_for_one_open_elsewhere_at_most)
+{
+    struct wire_file file, other;
+    uint64_t requested = tried_beside_an_open(_i, &file, &other);
+    wire_kill(there, carol);
+    ck_assert_int_eq(wire_close(there, other), 0);
+    there->pid = dave;
+    wire_created(there, "L", O_WRONLY);
+    wire_advance(here, 200);
+    ck_assert_int_eq(wire_result(here, requested), EAGAIN);
+}
+END_TEST
+
+START_TEST(try_lock_that_waits_for_an_open_elsewhere_is_interruptible)
+{
+    struct wire_file file, other;
+    uint64_t requested = tried_beside_an_open(_i, &file, &other);
+    wire_interrupt(here, requested);
+    ck_assert_int_eq(wire_result(here, requested), EINTR);
+    wire_advance(here, 2 * SECOND);
+    ck_assert_int_eq(held_as("L"), -1);
+}
+END_TEST
+
 START_TEST(write_open_waits_for_the_outcome_elsewhere)
 {
     struct wire_file first = wire_created(there, "L", O_WRONLY);
@@ -225,6 +288,10 @@ int main(void)
     TCase *cases = tcase_create("all");
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_set_timeout(cases, 60);
+    tcase_add_loop_test(cases, try_lock_gets_what_was_only_open_elsewhere, 0, 2);
+    tcase_add_loop_test(cases, try_lock_is_refused_for_the_lease_that_an_open_elsewhere_became, 0, 2);
+    tcase_add_loop_test(cases, try_lock_waits_for_one_open_elsewhere_at_most, 0, 2);
+    tcase_add_loop_test(cases, try_lock_that_waits_for_an_open_elsewhere_is_interruptible, 0, 2);
     tcase_add_test(cases, write_open_waits_for_the_outcome_elsewhere);
     tcase_add_test(cases, write_open_that_waited_is_busy_however_late_it_was_decided);
     tcase_add_test(cases, write_open_goes_on_provisionally_when_it_lapses_elsewhere);
