@@ -22,6 +22,7 @@ struct quota {
     GHashTable *users; /* uid -> struct quota_user */
     struct quota_user *last; /* the user who was charged last, or NULL */
     GHashTable *directories; /* path -> uid */
+    guint recounted;         /* how often quota_some_directory was called */
 };
 
 static void quota_free_user(gpointer data)
@@ -216,6 +217,19 @@ bool quota_allows_directory(struct quota *quota, uid_t uid)
 bool quota_allows_open(struct quota *quota, uid_t uid)
 {
     return uid == 0 || quota_of(quota, uid).open < QUOTA_OPEN_MAX;
+}
+
+const char *quota_some_directory(struct quota *quota, uid_t uid)
+{
+    GHashTableIter iter;
+    gpointer path, owner;
+    const char *found = NULL;
+    guint size = g_hash_table_size(quota->directories), from = size ? quota->recounted++ % size : 0;
+    g_hash_table_iter_init(&iter, quota->directories);
+    for (guint at = 0; (!found || at <= from) && g_hash_table_iter_next(&iter, &path, &owner); at++) {
+        found = GPOINTER_TO_UINT(owner) == uid ? path : found;
+    }
+    return found;
 }
 
 void quota_add_directory(struct quota *quota, const char *path, uid_t uid)

@@ -65,6 +65,9 @@ struct quota_left quota_left(struct quota *quota, uid_t uid);
 void quota_add_directory(struct quota *quota, const char *path, uid_t uid);
 void quota_drop_directory(struct quota *quota, const char *path);
 
+/* The path of a directory that is charged to this user, each time another one; NULL: there is none. */
+const char *quota_some_directory(struct quota *quota, uid_t uid);
+
 /* Does no user have anything? */
 bool quota_is_unused(struct quota *quota);
 

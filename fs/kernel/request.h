@@ -55,7 +55,7 @@ struct request {
     enum backend_result result;    /* of what it waited for */
     void (*refused)(struct request *r, int error); /* called after a reply with an error; may be NULL */
     char *name;                                    /* in `storage` */
-    char *value;                                   /* owned: the attribute's value */
+    char *value; /* owned: the attribute's value, or the path of a directory that is looked for */
     struct fuse_file_info file;
     uint64_t since;    /* metrics_clock at its arrival */
     uint8_t operation; /* enum metrics_operation */

@@ -70,6 +70,7 @@ struct node_directory_record {
 /* Only for directories. */
 struct node_directory {
     struct backend_directory attributes; /* meta: see meta.h */
+    clock_ms loaded;                     /* when the store was asked for them last */
     uint32_t held;                       /* how many locks this mount holds in it and below */
     uid_t uid;
     gid_t gid;

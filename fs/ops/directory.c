@@ -47,6 +47,7 @@ void directory_load(struct node *node, const struct backend_directory *directory
         g_bytes_unref(own->meta);
     }
     *own = *directory;
+    node->directory->loaded = clock_now();
     own->meta = directory->meta ? g_bytes_ref(directory->meta) : NULL;
     /* The top's mode and owner are the mount's. */
     if (node->parent && meta_decode(own->meta, &meta)) {
@@ -132,6 +133,7 @@ void directory_store(struct request *r, request_step *answer)
         g_bytes_unref(own->meta);
     }
     own->meta = meta;
+    node->directory->loaded = clock_now();
     r->next_step = answer;
     if (request_path(r, path)) {
         backend_set_directory(r->fs->backend, path, own, directory_stored, r);
@@ -165,6 +167,36 @@ static void directory_made(void *arg, enum backend_result result)
     }
 }
 
+/* How many directories are looked for before a user is refused. */
+#define DIRECTORY_RECOUNTS 64
+
+static void directory_recount(struct request *r);
+
+static void directory_recounted(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result == BACKEND_OK && info->type != BACKEND_DIRECTORY) {
+        quota_drop_directory(r->fs->quota, r->value);
+        directory_make(r);
+    } else {
+        directory_recount(r);
+    }
+}
+
+/* The user has reached the limit.  Another mount may have removed directories that are charged here: looks for some. */
+static void directory_recount(struct request *r)
+{
+    const char *path = quota_some_directory(r->fs->quota, request_uid(r));
+    if (!path || r->fs->backend->features & BACKEND_SOLE_AUTHORITY || r->tries == DIRECTORY_RECOUNTS) {
+        request_reply(r, -EDQUOT);
+        return;
+    }
+    r->tries++;
+    g_free(r->value);
+    r->value = g_strdup(path);
+    backend_stat(r->fs->backend, r->value, directory_recounted, r);
+}
+
 void directory_make(struct request *r)
 {
     char path[TREE_PATH_MAX];
@@ -181,7 +213,7 @@ void directory_make(struct request *r)
         return;
     }
     if (!quota_allows_directory(r->fs->quota, context->uid)) {
-        request_reply(r, -EDQUOT);
+        directory_recount(r);
         return;
     }
     r->directory = (struct backend_directory){.width = 1};

@@ -137,6 +137,34 @@ static void names_looked_up(void *arg, enum backend_result result, const struct 
     }
 }
 
+/* The kernel does not look up the top directory or a working directory.  Their settings may be those of another mount,
+ * so a look-up of a name in them reads the settings first, unless they were read within a second. */
+static bool names_directory_is_old(const struct request *r)
+{
+    return !(r->fs->backend->features & BACKEND_SOLE_AUTHORITY) && clock_now() - r->other->directory->loaded >= SECOND;
+}
+
+static void names_directory_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    bool unchanged = r->other->directory->loaded == r->attributes.stat_time; /* this mount has not set them meanwhile */
+    if (result == BACKEND_OK && info->type == BACKEND_DIRECTORY && unchanged) {
+        directory_load(r->other, &info->directory);
+    }
+    request_stat_in(r, names_looked_up);
+}
+
+static void names_lookup_in_old(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    r->attributes.stat_time = r->other->directory->loaded = clock_now();
+    if (tree_path(r->other, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, names_directory_known, r);
+    } else {
+        request_stat_in(r, names_looked_up);
+    }
+}
+
 void names_lookup(struct request *r)
 {
     if (sequence_is_prefix(r->name)) {
@@ -144,6 +172,8 @@ void names_lookup(struct request *r)
     } else if (names_take_held(r, tree_find(r->fs->tree, r->other, r->name), NULL)) {
         survivors_check(r->fs, r->node);
         names_reply_node(r);
+    } else if (names_directory_is_old(r)) {
+        names_lookup_in_old(r);
     } else {
         request_stat_in(r, names_looked_up);
     }

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "fs/hold/quota.h"
 #include "tests/message/wire.h"
 #include "tests/support/check_main.h"
 
@@ -282,12 +283,76 @@ START_TEST(racing_touches_on_two_mounts_have_one_winner)
 }
 END_TEST
 
+/* --- directories ------------------------------------------------------------------ */
+
+static void set_ttl(struct wire *w, uint64_t directory, const char *ttl)
+{
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, directory, "user.lease.ttl", ttl)), 0);
+}
+
+static void check_ttl(struct wire *w, const char *name, const char *expected)
+{
+    char *ttl = wire_xattr(w, wire_created(w, name, O_WRONLY | O_EXCL).node, "user.lease.ttl");
+    ck_assert_str_eq(ttl, expected);
+    g_free(ttl);
+}
+
+/* The top directory, and one that a process works in: the kernel looks up neither. */
+START_TEST(setting_of_a_directory_reaches_another_mount)
+{
+    uint64_t directory = _i ? wire_node(here, wire_mkdir(here, "d")) : FUSE_ROOT_ID;
+    here->directory = directory;
+    wire_advance(here, 2 * SECOND);
+    ck_assert(!wire_exists(here, "before")); /* an ordinary look-up reads them again */
+    wire_advance(here, SECOND);
+    set_ttl(there, _i ? wire_node(there, wire_lookup(there, "d")) : FUSE_ROOT_ID, "7s");
+    ck_assert(!wire_exists(here, "L"));
+    check_ttl(here, "L", "7");
+    unsigned requested = fake_backend_count(here->fake, FAKE_STAT);
+    ck_assert(!wire_exists(here, "M"));
+    ck_assert_uint_eq(fake_backend_count(here->fake, FAKE_STAT), requested + 1); /* not the directory */
+    here->directory = FUSE_ROOT_ID;
+}
+END_TEST
+
+START_TEST(setting_is_not_undone_by_an_answer_from_before)
+{
+    wire_advance(here, 2 * SECOND);
+    fake_backend_hold(here->fake, FAKE_STAT, true);
+    uint64_t looked = wire_lookup(here, "L");
+    wire_let_time_pass(1);
+    uint64_t set = wire_setxattr(here, FUSE_ROOT_ID, "user.lease.ttl", "7s");
+    while (wire_waits(here, looked) || wire_waits(here, set)) {
+        fake_backend_answer(here->fake, FAKE_STAT, 0);
+    }
+    fake_backend_hold(here->fake, FAKE_STAT, false);
+    check_ttl(here, "L", "7");
+}
+END_TEST
+
+START_TEST(directory_that_another_mount_removed_is_not_charged)
+{
+    quota_free(here->fs->quota);
+    here->fs->quota = quota_new(&(struct quota_limits){.user_locks = 2});
+    here->uid = 1000;
+    wire_node(here, wire_mkdir(here, "a"));
+    wire_node(here, wire_mkdir(here, "b"));
+    ck_assert_int_eq(wire_result(here, wire_mkdir(here, "c")), EDQUOT);
+    ck_assert_int_eq(wire_result(there, wire_rmdir(there, _i ? "a" : "b")), 0);
+    wire_node(here, wire_mkdir(here, "c"));
+    ck_assert_int_eq(wire_result(here, wire_mkdir(here, "d")), EDQUOT);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: two hosts");
     TCase *cases = tcase_create("all");
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_set_timeout(cases, 60);
+    tcase_add_loop_test(cases, setting_of_a_directory_reaches_another_mount, 0, 2);
+    tcase_add_test(cases, setting_is_not_undone_by_an_answer_from_before);
+    tcase_add_loop_test(cases, directory_that_another_mount_removed_is_not_charged, 0, 2);
     tcase_add_loop_test(cases, try_lock_gets_what_was_only_open_elsewhere, 0, 2);
     tcase_add_loop_test(cases, try_lock_is_refused_for_the_lease_that_an_open_elsewhere_became, 0, 2);
     tcase_add_loop_test(cases, try_lock_waits_for_one_open_elsewhere_at_most, 0, 2);
