@@ -333,6 +333,7 @@ struct backend_operations {
     /* May be NULL. */
     void (*watch)(struct backend *, const char *name);
     void (*recover)(struct backend *, backend_recover_each *found, void *arg);
+    void (*identify)(struct backend *, struct backend_ticket *, struct backend_identity);
     struct backend_counts (*counts)(struct backend *);
     bool (*name)(struct backend *, const struct backend_ticket *, char *buffer, size_t size);
     /* May be NULL.  Fills in a structure that is zeroed but for its two empty lists,
@@ -561,16 +562,17 @@ static inline void backend_watch(struct backend *b, const char *name)
 }
 
 /* Calls `found` for each lease that this mount had when it last ended, and for each handle lock that held.  `found` may
- * set ticket->user, and must not call the backend.  If the content is NULL, backend_stat has it.  On a SOLE_AUTHORITY
- * store `found` is also called for each directory, with NULL as the ticket, and for leases whose deadline has passed:
- * such a lease goes on if it is renewed, and ends otherwise.  If a store across a network needs longer than one
- * request may take, this call returns first, and `found` is called from the loop, until backend_free at the latest.
+ * set ticket->user, and calls nothing of the backend but backend_identify.  If the content is NULL, backend_stat has
+ * it.  On a SOLE_AUTHORITY store `found` is also called for each directory, with NULL as the ticket, and for leases
+ * whose deadline has passed: such a lease goes on if it is renewed, and ends otherwise.  If a store across a network
+ * needs longer than one request may take, this call returns first, and `found` is called from the loop, until
+ * backend_free at the latest.
  *
  * A handle lock (kind FLOCK or FCNTL, also a sequence ticket that held) is found with its fencing token, mode, bytes,
- * meta and content.  It still holds, before all waiters.  It has no identity: the numbers of handles and lock owners
- * have changed.  Its user renews and releases it as any handle lock; backend_set must keep the form of its meta.  If
- * `found` returns false, it is not renewed, and ends with its term.  Waiting handle locks are not found: their waits
- * ended with the daemon.  A store that cannot keep handle locks finds none; `memory` keeps nothing.
+ * meta and content.  It still holds, before all waiters.  It has the identity that backend_identify
+ * gives it.  Its user renews and releases it as any handle lock; backend_set must keep the form of its meta.  If
+ * `found` returns false, it is not renewed, and ends with its term.  Waiting handle locks are not found, but tickets of
+ * a queue are: a wait is requested again.  A store that cannot keep handle locks finds none; `memory` keeps nothing.
  *
  * The daemon before may still run: it was stopped, or what it has sent arrives late.  So a recovered ticket belongs to
  * one incarnation of the mount: its record in the store names the new daemon's channel (Redis), or it gets a new ticket
@@ -584,6 +586,12 @@ static inline void backend_watch(struct backend *b, const char *name)
 static inline void backend_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     b->operations->recover(b, found, arg);
+}
+
+/* A recovered handle lock belongs to this handle and lock owner, which have the numbers that they had before. */
+static inline void backend_identify(struct backend *b, struct backend_ticket *ticket, struct backend_identity identity)
+{
+    b->operations->identify(b, ticket, identity);
 }
 
 static inline struct backend_counts backend_counts(struct backend *b)

@@ -37,6 +37,7 @@ struct control;
 struct directory_cursor;
 struct handle;
 struct hold;
+struct inheritance;
 struct keep;
 struct meta;
 struct metrics;
@@ -94,6 +95,7 @@ struct fs {
     struct guard_list guards[GUARD_BUCKETS]; /* lost locks that a guard keeps from others, by the hash of their path */
     unsigned guarded;                        /* number of guards */
     unsigned guard_pruned;                   /* the bucket that was pruned last */
+    struct inheritance *inheritance;         /* of inherit.c */
     struct recovery *recovery;      /* of restart.c; kept until the daemon ends, because more leases may be found */
     struct recover_list recovering; /* content of recovered leases that the backend is reading */
     GHashTable *opened;             /* a set of handles, the latest of each node and opener: see handle_latest */

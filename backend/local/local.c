@@ -519,6 +519,11 @@ static void local_recover(struct backend *b, backend_recover_each *found, void *
     g_bytes_unref(recovery.empty);
 }
 
+static void local_identify(struct backend *b, struct backend_ticket *ticket, struct backend_identity identity)
+{
+    lockspace_identify(local_of(b)->space, ticket, identity);
+}
+
 static const struct backend_operations operations = {
     .start = local_start,
     .free = local_free,
@@ -539,6 +544,7 @@ static const struct backend_operations operations = {
     .rmdir = local_rmdir,
     .set_directory = local_set_directory,
     .recover = local_recover,
+    .identify = local_identify,
     .counts = local_counts,
     .name = local_name,
     .status = local_status,

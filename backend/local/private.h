@@ -51,10 +51,11 @@ static inline bool local_is_kept(const struct local *l, enum backend_kind kind)
     return l->store && kind != BACKEND_PROVISIONAL;
 }
 
-/* Does the journal have this ticket?  It has a handle lock only while it holds. */
+/* Does the journal have this ticket?  It has a handle lock while it holds, and each ticket of a queue. */
 static inline bool local_is_recorded(const struct local *l, const struct backend_ticket *ticket)
 {
-    return local_is_kept(l, ticket->kind) && (ticket->kind == BACKEND_LEASE || ticket->held);
+    return local_is_kept(l, ticket->kind) &&
+           (ticket->kind == BACKEND_LEASE || ticket->held || lockspace_ticket_sequence(ticket));
 }
 
 /* --- rename.c --- */

@@ -329,8 +329,8 @@ static bool replay_restore_lease(const struct kept_lease *kept, const struct loc
     if (!same) {
         acquired += then->wall - then->boottime - (now->wall - now->boottime);
     }
-    if ((guard && late) || ((guard || handle_lock) && !same) || (handle_lock && claim.wait)) {
-        /* no process outlives a reboot, and a wait by a handle ended with its daemon */
+    if ((guard && late) || ((guard || handle_lock) && !same) || (handle_lock && claim.wait && !claim.sequence)) {
+        /* no process outlives a reboot, and who waits asks again */
         return false;
     }
     enum backend_result result = lockspace_restore(space, now->boottime, lease->name, &claim, lease->segments,

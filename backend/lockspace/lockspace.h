@@ -195,14 +195,16 @@ enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, con
                                       const struct backend_claim *claim, const GArray *segments, uint64_t fence,
                                       clock_ms acquired, clock_ms deadline, struct backend_ticket **ret_ticket);
 
+/* A restored handle lock belongs to this handle and lock owner. */
+void lockspace_identify(struct lockspace *space, struct backend_ticket *ticket, struct backend_identity identity);
+
 /* It had expired when it was restored, and its user renews it: it is due, and goes on until lockspace_due_handled. */
 void lockspace_revive(struct lockspace *space, clock_ms now, struct backend_ticket *ticket);
 
 /* For a store that writes itself out: visits directories before what is in
- * them, and every ticket of kind LEASE, whether it holds or waits, and every handle lock that holds, in the order
- * of path names beginning after `cursor` ("" at first; the root directory is
- * visited first, with the name "", and not counted).  Looks at up to
- * `max` names, those of other kinds included, and writes where it stopped to
+ * them, and every ticket of kind LEASE or of a queue, whether it holds or waits, and every handle lock that holds, in
+ * the order of path names beginning after `cursor` ("" at first; the root directory is visited first, with the name "",
+ * and not counted).  Looks at up to `max` names, those of other kinds included, and writes where it stopped to
  * `cursor`.  Returns at how many; less than `max` means the end.  The space may
  * change between two calls: what was there throughout is visited once.  A path
  * that does not fit into `cursor` is skipped. */

@@ -76,7 +76,7 @@ static size_t visit_append(struct visit *v, const struct entry *entry)
 static void visit_ticket(struct visit *v, struct ticket *t)
 {
     bool handle_lock = t->head.kind == BACKEND_FLOCK || t->head.kind == BACKEND_FCNTL;
-    if (t->head.kind == BACKEND_LEASE || (handle_lock && t->head.held)) {
+    if (t->head.kind == BACKEND_LEASE || (handle_lock && (t->head.held || t->entry->type == ENTRY_SEQUENCE))) {
         v->tell_ticket(v->arg, v->path, &t->head);
     }
 }
@@ -201,4 +201,17 @@ enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, con
     lockspace_raise_fence(space, fence + 1);
     *ret_ticket = &t->head;
     return t->head.held ? BACKEND_OK : BACKEND_QUEUED;
+}
+
+void lockspace_identify(struct lockspace *space, struct backend_ticket *ticket, struct backend_identity identity)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    lockspace_unlink(space, t);
+    if (!t->scope) {
+        t->scope = backend_new0(sizeof(struct scope));
+    }
+    t->scope->handle = identity.handle;
+    t->scope->lock_owner = identity.lock_owner;
+    lockspace_trim_scope(t);
+    lockspace_link(space, t);
 }

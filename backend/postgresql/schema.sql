@@ -1867,8 +1867,8 @@ $$SELECT format('PID %s, role %s, application %s, %s, its transaction began at %
     l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())$$;
 
 -- The leases and handle locks of a mount that starts again, from _after_path on.  From now on their ends are reported on
--- the mount's new channel.  Each gets a new id, so no request of the daemon before finds it.  It loses its identity, because
--- handles and lock owners have other numbers now.  A waiting one, or one that was not claimed, ends.
+-- the mount's new channel.  Each gets a new id, so no request of the daemon before finds it.  It keeps handle and lock owner,
+-- whose numbers no other mount has.  A waiting one, or one that was not claimed, ends, unless it is a ticket of a queue.
 --
 -- The call may be repeated, because its answer may be lost: the new ids begin with a hash of the mount, so a repetition
 -- finds again what the first one recovered.  A path whose tickets another transaction may be changing is returned with
@@ -1904,7 +1904,7 @@ BEGIN
     END IF;
     -- A request of the daemon before may have changed it before the lock was taken.
     SELECT v.* INTO t FROM leasefs.ticket v WHERE v.path = t.path AND v.slot = t.slot AND v.id = t.id AND v.mount = t.mount;
-    IF FOUND AND t.kind <> 1 AND (t.kind = 0 OR NOT t.held OR NOT t.claimed) AND t.mount <> _mount THEN
+    IF FOUND AND t.mount <> _mount AND (t.kind = 0 OR (t.kind <> 1 AND t.name IS NULL AND (NOT t.held OR NOT t.claimed))) THEN
       PERFORM leasefs.drop(t), leasefs.grant(t.path);
       changed := changed + 1;
     ELSIF FOUND THEN
@@ -1912,7 +1912,7 @@ BEGIN
       IF t.mount <> _mount THEN
         id := prefix || substr(replace(gen_random_uuid()::text, '-', ''), 1, 24);
         UPDATE leasefs.ticket v SET id = recover.id, slot = CASE WHEN v.slot <> 0 THEN leasefs.slot_of(recover.id) ELSE 0 END,
-          mount = _mount, handle = NULL, owner = NULL, joined = NULL
+          mount = _mount, joined = NULL
         WHERE v.path = t.path AND v.slot = t.slot AND v.id = t.id;
         IF closed THEN INSERT INTO leasefs.restored VALUES (recover.id); END IF;
         changed := changed + 1;

@@ -323,6 +323,14 @@ static bool operations_is_recovering(const struct remote *r)
     return r->store->is_recovering && r->store->is_recovering(r);
 }
 
+static void operations_identify(struct backend *b, struct backend_ticket *ticket, struct backend_identity identity)
+{
+    struct remote_ticket *t = (struct remote_ticket *)ticket;
+    (void)b;
+    t->handle = identity.handle;
+    t->lock_owner = t->head.kind == BACKEND_FCNTL ? identity.lock_owner : 0;
+}
+
 static void operations_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     struct remote *r = (struct remote *)b;
@@ -387,6 +395,7 @@ static const struct backend_operations operations = {
     .set_directory = operations_set_directory,
     .watch = operations_watch,
     .recover = operations_recover,
+    .identify = operations_identify,
     .counts = operations_counts,
     .status = operations_status,
     .name = operations_name,

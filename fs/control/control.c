@@ -541,11 +541,9 @@ static void control_slice(struct ev_loop *loop, ev_idle *idle, int events)
     control_answer(r);
 }
 
-void control_poll(struct request *r, struct fuse_pollhandle *poll)
+/* Nothing ever changes. */
+void control_poll(struct request *r)
 {
-    if (poll) {
-        fuse_pollhandle_destroy(poll); /* nothing ever changes */
-    }
     request_reply_poll(r, POLLIN | POLLRDNORM);
 }
 

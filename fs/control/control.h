@@ -29,7 +29,6 @@
 #define CONTROL_NAME ".leasefs"
 
 struct control_file;
-struct fuse_pollhandle;
 
 /* For node->record->control. */
 enum control_node {
@@ -82,7 +81,7 @@ void control_lookup(struct request *r);
 void control_getattr(struct request *r);
 void control_open(struct request *r);
 void control_read(struct request *r);
-void control_poll(struct request *r, struct fuse_pollhandle *poll);
+void control_poll(struct request *r);
 void control_release(struct request *r);
 void control_readdir(struct request *r);
 void control_listxattr(struct request *r);

@@ -13,6 +13,7 @@
 #include "fs/hold/guard.h"
 #include "fs/hold/handle.h"
 #include "fs/hold/hold.h"
+#include "fs/hold/inherit.h"
 #include "fs/hold/quota.h"
 #include "fs/hold/survivor.h"
 #include "fs/kernel/notify.h"
@@ -92,6 +93,7 @@ void fs_keep_sizes(struct keep_sizes *sizes)
     sizes->tables[KEEP_NODES] = (struct keep_table_size){sizeof(struct node_record), nodes};
     sizes->tables[KEEP_NAMES] = (struct keep_table_size){sizeof(struct node_name), nodes};
     sizes->tables[KEEP_DIRECTORIES] = (struct keep_table_size){sizeof(struct node_directory_record), nodes / 4};
+    sizes->tables[KEEP_NOTICES] = (struct keep_table_size){sizeof(struct notify_record), 1 << 16};
     sizes->tables[KEEP_HANDLES] = (struct keep_table_size){sizeof(struct handle_record), nodes / 4};
 }
 
@@ -111,7 +113,7 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
                                                  .user_content = options->user_content,
                                                  .locks = options->locks,
                                                  .content = options->content});
-    fs->notify = notify_new(NULL, loop);
+    fs->notify = notify_new(NULL, loop, keep);
     fs->openings = openings_new();
     fs->records = hold_records_table();
     fs->opened = handle_table();
@@ -153,11 +155,14 @@ void fs_start(struct fs *fs, struct fuse_session *session)
         owner_table_on_ended(fs->owners, fs_owner_ended, fs);
         ev_io_start(fs->loop, &fs->owners_ended);
     }
-    recover_leases(fs); /* the kernel knows none of them yet */
+    inherit_handles(fs);
+    recover_leases(fs);
     notify_free(fs->notify);
     fs->session = session;
-    fs->notify = notify_new(session, fs->loop);
+    fs->notify = notify_new(session, fs->loop, fs->keep);
     tree_set_notify(fs->tree, fs->notify);
+    inherit_settle(fs);
+    tree_drop_unknown(fs->tree);
 }
 
 /* Those that wait, and those that the backend has not answered, whose completions it does not call any more. */
@@ -207,6 +212,7 @@ void fs_free(struct fs *fs)
     ev_timer_stop(fs->loop, &fs->alarm);
     recover_stop(fs);
     survivors_stop(fs);
+    inherit_stop(fs);
     struct handle *h;
     LIST_FOREACH(h, &fs->handles, all) {
         handle_leave(h);

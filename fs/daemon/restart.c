@@ -7,6 +7,7 @@
 #include "backend/log.h"
 #include "fs/hold/guard.h"
 #include "fs/hold/hold.h"
+#include "fs/hold/inherit.h"
 #include "fs/hold/meta.h"
 #include "fs/hold/quota.h"
 #include "fs/hold/survivor.h"
@@ -95,7 +96,7 @@ static void recover_enter(struct recovery *recovery, const char *path, size_t le
         tree_unref(tree, parent);
     }
     /* nobody else refers to a new one */
-    recovery->ordered = !recovery->serving && (!recovery->parent || node->references == 1);
+    recovery->ordered = !recovery->serving && tree->restored->len == 0 && (!recovery->parent || node->references == 1);
     tree_unref(tree, recovery->greatest);
     recovery->greatest = NULL;
     tree_unref(tree, recovery->parent);
@@ -138,9 +139,11 @@ static struct node *recover_node(struct recovery *recovery, const char *name, mo
 static void recover_grant(struct fs *fs, struct hold *hold, struct backend_ticket *ticket)
 {
     uint64_t acquired[METRICS_KINDS];
+    struct timespec changed = tree_changed(hold->node->parent);
     memcpy(acquired, fs->metrics->acquired, sizeof acquired);
     hold_mark_granted(fs, hold, ticket);
     memcpy(fs->metrics->acquired, acquired, sizeof acquired);
+    tree_set_changed(hold->node->parent, changed);
     hold->since = ticket->acquired;
 }
 
@@ -228,7 +231,8 @@ static bool recover_lease(void *arg, const char *name, struct backend_ticket *ti
     } else if (!recovery->serving) {
         g_ptr_array_add(recovery->unknown, hold_ref(hold));
     }
-    bool survives = handle_lock && recover_handle_lock(fs, hold, meta);
+    bool kept = inherit_lock(fs, hold, meta) && handle_lock;
+    bool survives = kept || (handle_lock && recover_handle_lock(fs, hold, meta));
     tree_unref(fs->tree, node);
     if (recovery->serving) {
         recover_leave(recovery);

@@ -122,6 +122,7 @@ void hold_acquire_claim(struct request *r, struct backend_claim *claim, request_
     if (!fits || !hold_charge(r->fs, hold, claim->content ? g_bytes_get_size(claim->content) : 0)) {
         hold_acquired(r, fits ? BACKEND_QUOTA : BACKEND_INVALID, NULL, NULL);
     } else {
+        KEEP_STORE(request_intent(r)->begun, 1);
         struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, claim, hold_acquired, r);
         if (ticket && r->req && r->hold == hold && !hold->ticket) {
             hold->ticket = ticket;
@@ -136,7 +137,7 @@ void hold_acquire(struct request *r, struct hold *hold, GBytes *content, request
 {
     struct backend_claim claim;
     r->hold = hold;
-    hold_fill_claim(r->fs, hold, hold->kind, NULL, &claim);
+    hold_fill_claim(r->fs, hold, hold->kind, NULL, 0, &claim);
     claim.content = content;
     hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0; /* hold_acquire_claim charges it */
     hold_acquire_claim(r, &claim, answer);
@@ -190,7 +191,7 @@ void hold_convert(struct request *r, struct backend_claim *claim, request_step *
 void hold_make_lease(struct request *r, GBytes *content, request_step *answer)
 {
     struct backend_claim claim;
-    hold_fill_claim(r->fs, r->hold, BACKEND_LEASE, NULL, &claim);
+    hold_fill_claim(r->fs, r->hold, BACKEND_LEASE, NULL, 0, &claim);
     claim.content = content;
     if (content && !hold_charge(r->fs, r->hold, g_bytes_get_size(content))) {
         g_bytes_unref(claim.meta);

@@ -62,8 +62,7 @@ static void handle_leave_opened(struct fs *fs, struct handle *h)
     }
 }
 
-static struct handle *handle_attach(struct fs *fs, struct node *node, struct owner *opener,
-                                    struct handle_record *record)
+struct handle *handle_attach(struct fs *fs, struct node *node, struct owner *opener, struct handle_record *record)
 {
     struct handle *h = backend_new0(sizeof *h);
     h->node = tree_ref(node);
@@ -95,17 +94,36 @@ static uint64_t handle_find_lock(const struct request *r)
     return elsewhere || r->creates ? elsewhere : HANDLE_FOUND_UNKNOWN;
 }
 
+/* The handle that an earlier daemon opened for this request, and that the kernel may know. */
+static bool handle_open_again(struct request *r)
+{
+    struct handle *h = r->before && r->before->handle ? handle_find(r->fs, r->before->handle) : NULL;
+    if (h && h->node != r->node) {
+        handle_free(r->fs, h);
+        h = NULL;
+    }
+    r->handle = h;
+    return h != NULL;
+}
+
 bool handle_new(struct request *r)
 {
+    r->opens = true;
+    r->refused = handle_on_error;
+    if (handle_open_again(r)) {
+        return true;
+    }
     struct keep_table *table = keep_table(r->fs->keep, KEEP_HANDLES);
     struct owner *opener = request_caller(r);
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
     uint64_t id;
     struct handle_record *record = keep_record_new(table, &id);
     if (!record) {
+        r->opens = false;
         request_reply(r, -ENFILE);
         return false;
     }
+    KEEP_STORE(request_intent(r)->handle, id);
     handle_warn_foreign(r);
     record->node = tree_id(r->fs->tree, r->node);
     record->opener_pid = opener ? owner_identity(opener, &record->opener_start) : 0;
@@ -117,8 +135,6 @@ bool handle_new(struct request *r)
     record->writable = (r->file.flags & O_ACCMODE) != O_RDONLY;
     keep_record_commit(table, record);
     r->handle = handle_attach(r->fs, r->node, opener, record);
-    r->opens = true;
-    r->refused = handle_on_error;
     return true;
 }
 
@@ -254,6 +270,7 @@ bool handle_shares_hold(const struct handle *h)
 void handle_add_records(struct handle *h, struct hold *hold)
 {
     h->records = h->records ? h->records : g_ptr_array_new();
+    h->record->locked = true;
     if (!g_ptr_array_find(h->records, hold, NULL)) {
         g_ptr_array_add(h->records, hold);
         g_ptr_array_add(hold->extra->records->handles, h);
@@ -310,9 +327,6 @@ static void handle_discard(struct fs *fs, struct handle *h)
     LIST_REMOVE(h, link);
     handle_leave_opened(fs, h);
     LIST_REMOVE(h, all);
-    if (h->poll) {
-        fuse_pollhandle_destroy(h->poll);
-    }
     if (h->records) {
         g_ptr_array_free(h->records, TRUE);
     }

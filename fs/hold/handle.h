@@ -61,14 +61,15 @@ struct handle {
     struct hold *hold;    /* the lease it belongs to, or its own flock; set by handle_set_hold */
     GPtrArray *records;   /* holds of lock owners that used it for fcntl, or NULL */
     struct guard *guard;  /* of the lock that it lost, while the guard lasts; or NULL */
-    struct fuse_pollhandle *poll;
     struct handle_record *record;
-    uint64_t id; /* the record's number: the kernel's number for the file, and the store's for the handle */
+    uint64_t id; /* the record's number: the kernel's number for the file */
 };
 
 /* Sets r->handle, for an open or create of r->node with the flags of r->file.  False if there are too many: the request
  * has its reply then. */
 bool handle_new(struct request *r);
+/* A handle with this record, which is kept. */
+struct handle *handle_attach(struct fs *fs, struct node *node, struct owner *opener, struct handle_record *record);
 /* Also releases what only this handle holds.  NULL is allowed. */
 void handle_free(struct fs *fs, struct handle *handle);
 /* The daemon ends, and leaves the handle to the next one: nothing that happens to it from now on is kept.  Then frees
@@ -78,6 +79,12 @@ void handle_free_left(struct fs *fs, struct handle *handle);
 
 /* NULL: there is no such handle any more. */
 struct handle *handle_find(struct fs *fs, uint64_t id);
+
+/* By which the store knows it, among the handles of all mounts that there ever were. */
+static inline uint64_t handle_identity(const struct fs *fs, const struct handle *handle)
+{
+    return handle->id ^ keep_nonce(fs->keep);
+}
 
 /* It belongs to this hold from now on (NULL: to none), which the next daemon finds by its fencing token. */
 static inline void handle_set_hold(struct handle *handle, struct hold *hold)

@@ -189,6 +189,7 @@ static void hold_detach_handles(struct hold *hold)
         for (guint i = 0; i < handles->len; i++) {
             handle = g_ptr_array_index(handles, i);
             g_ptr_array_remove_fast(handle->records, hold);
+            handle->record->locked = handle->records->len > 0;
         }
         g_ptr_array_set_size(handles, 0);
         return;
@@ -209,6 +210,18 @@ void hold_count_in_directories(struct hold *hold, bool held)
             at->directory->held = held ? at->directory->held + 1 : at->directory->held - 1;
         }
     }
+}
+
+void hold_move(struct fs *fs, struct hold *hold, struct node *node)
+{
+    struct node *before = hold->node;
+    hold_count_in_directories(hold, false);
+    LIST_REMOVE(hold, link);
+    tree_detach(fs->tree, before);
+    hold->node = tree_ref(node);
+    LIST_INSERT_HEAD(&node->holds, hold, link);
+    hold_count_in_directories(hold, true);
+    tree_unref(fs->tree, before);
 }
 
 void hold_free(struct fs *fs, struct hold *hold)
@@ -396,6 +409,7 @@ void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *ar
 {
     struct backend_ticket *ticket = hold->ticket;
     struct node *node = tree_ref(hold->node);
+    hold_detach_handles(hold); /* first: to the next daemon it is not lost then */
     hold->ticket = NULL;
     if (ticket) {
         backend_release(fs->backend, ticket, done, arg);
@@ -424,6 +438,15 @@ bool hold_exists_at(const struct node *node)
 
 /* --- the backend's events ---------------------------------------------------- */
 
+/* A handle lock that no handle has: it was found late, and its file was closed before. */
+static bool hold_is_abandoned(const struct hold *hold)
+{
+    const struct hold_records *records = hold->kind == BACKEND_FCNTL ? hold_records(hold) : NULL;
+    bool handle_lock = hold->since && hold->kind > BACKEND_LEASE && !hold->sequence && !hold_survivor(hold);
+    return handle_lock && !hold->converting && hold->references == 1 &&
+           (records ? records->handles->len == 0 : !hold_handle(hold));
+}
+
 static void hold_due_event(void *context, struct backend_ticket *ticket)
 {
     struct fs *fs = context;
@@ -438,6 +461,10 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
     const struct survivor *survivor = hold_survivor(hold);
     if (survivor && !survivor->inode) {
         return; /* its processes are not known: it ends with its term */
+    }
+    if (hold_is_abandoned(hold)) {
+        hold_release(fs, hold, NULL, NULL);
+        return;
     }
     if (ticket->kind != BACKEND_LEASE) {
         hold_update_owner(hold);
@@ -530,16 +557,22 @@ static void hold_begin_guard(struct fs *fs, struct hold *hold, int64_t delay)
     }
 }
 
-static void hold_spend_handle(struct handle *handle, void *lost)
+struct hold_spending {
+    struct fs *fs;
+    bool lost;
+};
+
+static void hold_spend_handle(struct handle *handle, void *arg)
 {
+    const struct hold_spending *spending = arg;
     handle->record->spent = true;
-    handle->record->lost = *(const bool *)lost;
-    notify_poll(&handle->poll);
+    handle->record->lost = spending->lost;
+    notify_poll(spending->fs->notify, &handle->record->poll);
 }
 
-void hold_spend_handles(struct hold *hold, bool lost)
+void hold_spend_handles(struct fs *fs, struct hold *hold, bool lost)
 {
-    hold_each_handle(hold, hold_spend_handle, &lost);
+    hold_each_handle(hold, hold_spend_handle, &(struct hold_spending){fs, lost});
 }
 
 enum backend_result hold_result(const struct hold *hold, const struct handle *handle, enum backend_result result)
@@ -574,7 +607,7 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
         hold_begin_refusal(fs, hold, ticket, why);
     }
     if (hold->kind != BACKEND_PROVISIONAL && ticket->held) {
-        hold_spend_handles(hold, why != BACKEND_RELEASED || ticket->guarded);
+        hold_spend_handles(fs, hold, why != BACKEND_RELEASED || ticket->guarded);
     }
     if (r && r->ticket) {
         r->ticket = NULL;
@@ -600,20 +633,19 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
 
 static void hold_mark_wanted(struct handle *handle, void *arg)
 {
-    (void)arg;
+    struct fs *fs = arg;
     handle->record->wanted = true;
-    notify_poll(&handle->poll);
+    notify_poll(fs->notify, &handle->record->poll);
 }
 
 static void hold_wanted_event(void *context, struct backend_ticket *ticket)
 {
     struct survivor *survivor = hold_survivor(ticket->user);
-    (void)context;
     if (survivor) {
         survivor_set_wanted(survivor);
         return;
     }
-    hold_each_handle(ticket->user, hold_mark_wanted, NULL);
+    hold_each_handle(ticket->user, hold_mark_wanted, context);
 }
 
 /* The node of a name that others hold, if the kernel knows of it. */

@@ -219,6 +219,8 @@ struct hold *hold_find_by_lock_owner(struct fs *fs, struct node *node, uint64_t 
 void hold_set_lock_owner(struct fs *fs, struct hold *hold, uint64_t lock_owner);
 /* Renames the node, and keeps its record locks found by lock owner. */
 void hold_rename_node(struct fs *fs, struct node *node, struct node *parent, const char *name);
+/* The lock is on this node from now on: the node that the kernel has for its name. */
+void hold_move(struct fs *fs, struct hold *hold, struct node *node);
 /* For fs->records. */
 GHashTable *hold_records_table(void);
 
@@ -283,10 +285,10 @@ void hold_unpin(struct fs *fs, struct hold *hold);
 /* Parks the request until the hold's outcome is known.  An interrupt ends it with EINTR, and undoes nothing. */
 void hold_await_outcome(struct request *r, struct hold *hold, request_step *answer);
 
-/* Fills in a claim of this kind, with its ttl.  `handle`: by which a handle lock is asked for; else NULL.  claim->meta
- * is a new reference, which hold_acquire_claim or hold_convert gives back. */
+/* Fills in a claim of this kind, with its ttl.  `handle` and `lock_owner`: by which a handle lock is asked for; else
+ * NULL and 0.  claim->meta is a new reference, which hold_acquire_claim or hold_convert gives back. */
 void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, const struct handle *handle,
-                     struct backend_claim *claim);
+                     uint64_t lock_owner, struct backend_claim *claim);
 
 /* Acquires a hold made by hold_new, with this content (NULL: empty).  `answer` continues the request.  If r->result is
  * not OK, the hold is freed. */
@@ -321,7 +323,7 @@ static inline void hold_resume_parked(struct fs *fs, struct hold *hold)
     }
 }
 /* Closing or writing through its handles never acquires again.  `lost`: it did not end by its user's will. */
-void hold_spend_handles(struct hold *hold, bool lost);
+void hold_spend_handles(struct fs *fs, struct hold *hold, bool lost);
 /* The result of a change through this handle (or NULL) that the store has answered: STALE if the hold was lost
  * meanwhile.
  */

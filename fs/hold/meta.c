@@ -22,7 +22,7 @@ static char *meta_put_number(char *at, char before, uint64_t number, unsigned ba
     char digits[24];
     size_t first = sizeof digits;
     do {
-        digits[--first] = (char)('0' + number % base);
+        digits[--first] = "0123456789abcdef"[number % base];
         number /= base;
     } while (number > 0);
     *at = before;
@@ -56,6 +56,11 @@ static char *meta_put_heirs(char *at, const struct meta *m)
         at = meta_put_number(at, ':', m->inode, 10);
     } else if (m->heirs == 0) {
         *at++ = '-';
+    }
+    if (m->nonce && m->heirs < META_HEIRS_MAX - 3) {
+        at = meta_put_number(at, '=', m->nonce, 16);
+        at = meta_put_number(at, ':', m->handle, 16);
+        at = meta_put_number(at, ':', m->lock_owner, 16);
     }
     return meta_put_processes(at, '/', m, m->heirs, m->partners);
 }
@@ -111,6 +116,10 @@ static void meta_decode_file(const char *text, struct meta *m)
     bool known = file && sscanf(file, "@%u:%u:%" SCNu64, &major, &minor, &m->inode) == 3;
     m->device = known ? makedev(major, minor) : 0;
     m->inode = known ? m->inode : 0;
+    const char *kept = strchr(text, '=');
+    if (!kept || sscanf(kept, "=%" SCNx64 ":%" SCNx64 ":%" SCNx64, &m->nonce, &m->handle, &m->lock_owner) != 3) {
+        m->nonce = m->handle = m->lock_owner = 0;
+    }
 }
 
 static size_t meta_decode_processes(const char *text, struct meta *m, size_t first)

@@ -11,8 +11,9 @@
  *     FLAGS  the sum of 1 (fixed term), 2 (sequence ticket) and 4 times the guard in milliseconds (backend_parse_guard)
  *     TIMES  access and modification, each SECONDS.NANOSECONDS since the epoch, or -
  *     BOOT   a boot id
- *     HEIRS  PID:START,… or -; then, of a handle lock, @MAJOR:MINOR:INODE of the file that its processes have open,
- *            or, of a lease, /PID:START,… of its partners
+ *     HEIRS  PID:START,… or -; then, of a handle lock, @MAJOR:MINOR:INODE of the file that its processes have open, and
+ *            =NONCE:HANDLE:OWNER in hexadecimal: the memory in which its handle is kept, the handle's number there, and
+ *            the lock owner of fcntl(2); or, of a lease, /PID:START,… of its partners
  */
 #ifndef FS_HOLD_META_H
 #define FS_HOLD_META_H
@@ -46,6 +47,8 @@ struct meta {
     struct timespec times[2];
     dev_t device; /* of a handle lock: its file, in the mount of its daemon; or 0 */
     uint64_t inode;
+    uint64_t nonce; /* of a handle lock: of the fs/keep that has its handle; or 0 */
+    uint64_t handle, lock_owner;
     size_t heirs, partners; /* in `heir`, one behind the other */
     struct {
         pid_t pid;

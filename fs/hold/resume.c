@@ -103,10 +103,10 @@ static void resume_begin(struct request *r, struct hold *hold, struct handle *h)
     hold->converting = true;
     hold->converting_to = hold->kind;
     hold->owner = request_caller(r);
-    hold_fill_claim(r->fs, hold, (enum backend_kind)hold->kind, h, &claim);
+    hold_fill_claim(r->fs, hold, (enum backend_kind)hold->kind, h, 0, &claim);
     hold->owner = before;
     claim.mode = (enum backend_mode)hold->ticket->mode;
-    claim.handle = h->id;
+    claim.handle = handle_identity(r->fs, h);
     if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
         backend_convert(r->fs->backend, hold->ticket, &claim, resume_stored, r);
     } else {

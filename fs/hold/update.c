@@ -36,15 +36,39 @@ static GBytes *hold_share_meta(struct fs *fs, struct meta *meta)
     return g_bytes_ref(fs->last_meta_bytes);
 }
 
-/* The node of a handle's file.  It is not the name's where another node got the name since the file was opened. */
-static const struct node *hold_file_node(const struct hold *hold)
+/* A handle that has it, or NULL. */
+static const struct handle *hold_find_handle(const struct hold *hold)
 {
     const struct hold_records *records = hold->kind == BACKEND_FCNTL ? hold_records(hold) : NULL;
     const struct handle *handle = hold->kind == BACKEND_FLOCK ? hold_handle(hold) : NULL;
-    if (records && records->handles->len) {
-        handle = g_ptr_array_index(records->handles, 0);
+    if (hold->sequence) {
+        LIST_FOREACH(handle, &hold->node->handles, link) {
+            if (handle->hold == hold) {
+                break;
+            }
+        }
     }
+    return records && records->handles->len ? g_ptr_array_index(records->handles, 0) : handle;
+}
+
+/* The node of a handle's file.  It is not the name's where another node got the name since the file was opened. */
+static const struct node *hold_file_node(const struct hold *hold)
+{
+    const struct handle *handle = hold_find_handle(hold);
     return handle ? handle->node : hold->node;
+}
+
+/* Names the handle by which the next daemon of this mount finds the lock again. */
+static void hold_describe_handle(const struct fs *fs, const struct hold *hold, const struct handle *handle,
+                                 uint64_t lock_owner, struct meta *meta)
+{
+    const struct handle *known = handle ? handle : hold_find_handle(hold);
+    const struct hold_records *records = hold->kind == BACKEND_FCNTL ? hold_records(hold) : NULL;
+    if (known) {
+        meta->nonce = keep_nonce(fs->keep);
+        meta->handle = known->id;
+        meta->lock_owner = !lock_owner && records ? records->lock_owner : lock_owner;
+    }
 }
 
 /* Names the file by which the next daemon finds the processes that have it open. */
@@ -82,7 +106,7 @@ static void hold_describe_heirs(const struct hold *hold, const struct handle *ha
 
 /* `handle`: the lock is being asked for by it; NULL: by none, or it has it. */
 static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold, enum backend_kind kind,
-                                const struct handle *handle)
+                                const struct handle *handle, uint64_t lock_owner)
 {
     struct meta meta;
     memset((char *)&meta + HOLD_META_OWN, 0, sizeof meta - HOLD_META_OWN); /* padding too: it is compared */
@@ -93,6 +117,9 @@ static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold, enum bac
     meta.sequence = hold->sequence;
     meta.guard = guard_duration(hold);
     hold_describe_file(fs, hold, kind, handle, &meta);
+    if (kind == BACKEND_FLOCK || kind == BACKEND_FCNTL) {
+        hold_describe_handle(fs, hold, handle, lock_owner, &meta);
+    }
     if (hold->owner) {
         meta.pid = owner_identity(hold->owner, &meta.start);
         g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
@@ -134,7 +161,7 @@ void hold_update_command(struct fs *fs, struct hold *hold)
 }
 
 void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, const struct handle *handle,
-                     struct backend_claim *claim)
+                     uint64_t lock_owner, struct backend_claim *claim)
 {
     memset(claim, 0, sizeof *claim);
     claim->user = hold;
@@ -152,7 +179,7 @@ void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, c
         bool learns = hold_learns_command(hold, claim->ttl) && owner_is_wrapper(hold->owner);
         claim->due = learns ? HOLD_COMMAND_AFTER : claim->ttl / 3;
     }
-    claim->meta = hold_encode_meta(fs, hold, kind, handle);
+    claim->meta = hold_encode_meta(fs, hold, kind, handle, lock_owner);
 }
 
 void hold_set_note(struct hold *hold, const char *note)
@@ -166,7 +193,7 @@ void hold_set_note(struct hold *hold, const char *note)
 void hold_store_then(struct fs *fs, struct hold *hold, backend_done *done, void *arg)
 {
     if (hold->ticket) {
-        GBytes *meta = hold_encode_meta(fs, hold, (enum backend_kind)hold->kind, NULL);
+        GBytes *meta = hold_encode_meta(fs, hold, (enum backend_kind)hold->kind, NULL, 0);
         backend_set(fs->backend, hold->ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, done,
                     arg);
         g_bytes_unref(meta);

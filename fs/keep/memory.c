@@ -355,19 +355,3 @@ bool keep_has_ended(const struct keep *keep)
 {
     return keep->head->clean;
 }
-
-#ifdef KEEP_DIES
-void keep_at_store(void)
-{
-    static long left;
-    static pid_t process; /* a child begins to count at 1 */
-    if (process != getpid()) {
-        const char *number = g_getenv("LEASEFS_DIE_AT_STORE");
-        process = getpid();
-        left = number ? strtol(number, NULL, 10) : 0;
-    }
-    if (left > 0 && --left == 0) {
-        kill(getpid(), SIGKILL);
-    }
-}
-#endif

@@ -26,7 +26,7 @@
 #define KEEP_OPTIONS_MAX 4096
 #define KEEP_INTENT_SIZE 256
 
-enum keep_table_id { KEEP_NODES, KEEP_NAMES, KEEP_DIRECTORIES, KEEP_HANDLES, KEEP_TABLES };
+enum keep_table_id { KEEP_NODES, KEEP_NAMES, KEEP_DIRECTORIES, KEEP_HANDLES, KEEP_NOTICES, KEEP_TABLES };
 
 struct keep_table_size {
     uint64_t record; /* bytes of the caller's part of one record */
@@ -159,7 +159,9 @@ size_t keep_table_record_size(const struct keep_table *table);
  * least 2^32.  NULL: the table is full. */
 void *keep_record_new(struct keep_table *table, uint64_t *ret_number);
 void keep_record_commit(struct keep_table *table, void *record);
-/* Of a new or a committed one. */
+/* It counts for nothing from now on, but is not free.  From any thread. */
+void keep_record_end(void *record);
+/* Of a new or a committed one, or of one that has ended. */
 void keep_record_free(struct keep_table *table, void *record);
 /* NULL: there is no such record. */
 void *keep_record_find(struct keep_table *table, uint64_t number);
@@ -173,14 +175,17 @@ void *keep_record_next(struct keep_table *table, const void *record);
 
 /* --- stores -------------------------------------------------------------------------- */
 
-/* For tests, in programs whose sources are built with KEEP_DIES: the process kills itself before the store of the
- * number that the environment's LEASEFS_DIE_AT_STORE has.  Call it before each store, or group of stores whose order
- * does not matter. */
-#ifdef KEEP_DIES
-void keep_at_store(void);
-#else
-static inline void keep_at_store(void) {}
-#endif
+/* For tests: called before each store, or group of stores whose order does not matter; it may end the daemon.  Else
+ * NULL.
+ */
+extern void (*keep_on_store)(void);
+
+static inline void keep_at_store(void)
+{
+    if (__builtin_expect(keep_on_store != NULL, 0)) {
+        keep_on_store();
+    }
+}
 
 /* A store that the compiler does not move across another one.  That is enough: the next daemon looks only
  * after the end of this one. */

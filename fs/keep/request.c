@@ -128,13 +128,10 @@ static struct keep_request *keep_move(struct keep *keep, size_t length, uint64_t
     return slot;
 }
 
-struct keep_request *keep_request_landed(struct keep *keep, size_t length)
+/* Gives the message in the landing buffer a slot. */
+static struct keep_request *keep_place(struct keep *keep, size_t length)
 {
     struct keep_head *head = keep->head;
-    if (length < sizeof(struct fuse_in_header) || length > KEEP_LANDING_SIZE ||
-        keep_landing_header(keep)->len != length) {
-        return NULL;
-    }
     KEEP_STORE(head->order, head->order + 1);
     struct keep_request *slot = keep_move(keep, length, head->order);
     if (!slot) {
@@ -142,6 +139,16 @@ struct keep_request *keep_request_landed(struct keep *keep, size_t length)
         *slot = (struct keep_request){.order = head->order};
         KEEP_STORE(slot->length, (uint32_t)length);
     }
+    return slot;
+}
+
+struct keep_request *keep_request_landed(struct keep *keep, size_t length)
+{
+    if (length < sizeof(struct fuse_in_header) || length > KEEP_LANDING_SIZE ||
+        keep_landing_header(keep)->len != length) {
+        return NULL;
+    }
+    struct keep_request *slot = keep_place(keep, length);
     keep_index(keep, slot);
     keep->current = slot;
     return slot;
@@ -288,12 +295,11 @@ static int keep_landing_attach(struct keep *keep)
     if (message->len < sizeof *message || message->len > KEEP_LANDING_SIZE || head->landing.large) {
         return -EIO;
     }
-    if (!head->landing.length) {
-        KEEP_STORE(head->order, head->order + 1);
-        head->landing = (struct keep_request){.order = head->order};
-        KEEP_STORE(head->landing.length, message->len);
+    struct keep_request *slot = &head->landing;
+    if (!slot->length) {
+        slot = keep_place(keep, message->len);
     }
-    keep_index(keep, &head->landing);
+    keep_index(keep, slot);
     return 0;
 }
 

@@ -6,7 +6,9 @@
 
 #define KEEP_INDEX_BITS 32
 
-static struct keep_record *keep_place(const struct keep_table *table, uint64_t index)
+void (*keep_on_store)(void);
+
+static struct keep_record *keep_at_index(const struct keep_table *table, uint64_t index)
 {
     return (struct keep_record *)(void *)(table->base + index * table->stride);
 }
@@ -43,7 +45,7 @@ void *keep_record_new(struct keep_table *table, uint64_t *ret_number)
     } else {
         return NULL;
     }
-    struct keep_record *r = keep_place(table, index);
+    struct keep_record *r = keep_at_index(table, index);
     KEEP_STORE(r->uses, r->uses + 1);
     memset(r->bytes, 0, table->stride - sizeof *r);
     *ret_number = (uint64_t)r->uses << KEEP_INDEX_BITS | index;
@@ -54,6 +56,11 @@ void keep_record_commit(struct keep_table *table, void *record)
 {
     (void)table;
     KEEP_STORE(keep_record_of(record)->valid, 1);
+}
+
+void keep_record_end(void *record)
+{
+    KEEP_STORE(keep_record_of(record)->valid, 0);
 }
 
 void keep_record_free(struct keep_table *table, void *record)
@@ -72,7 +79,7 @@ void *keep_record_find(struct keep_table *table, uint64_t number)
     if (index >= table->head->table_used[table->id]) {
         return NULL;
     }
-    struct keep_record *r = keep_place(table, index);
+    struct keep_record *r = keep_at_index(table, index);
     return r->valid && r->uses == number >> KEEP_INDEX_BITS ? r->bytes : NULL;
 }
 
@@ -89,7 +96,7 @@ uint32_t keep_record_index(const struct keep_table *table, const void *record)
 
 void *keep_record_at(const struct keep_table *table, uint32_t index)
 {
-    struct keep_record *r = index < table->head->table_used[table->id] ? keep_place(table, index) : NULL;
+    struct keep_record *r = index < table->head->table_used[table->id] ? keep_at_index(table, index) : NULL;
     return r && r->valid ? r->bytes : NULL;
 }
 
@@ -97,7 +104,7 @@ void *keep_record_next(struct keep_table *table, const void *record)
 {
     uint64_t index = record ? keep_index(table, keep_record_of(record)) + UINT64_C(1) : 0;
     for (; index < table->head->table_used[table->id]; index++) {
-        struct keep_record *r = keep_place(table, index);
+        struct keep_record *r = keep_at_index(table, index);
         if (r->valid) {
             return r->bytes;
         }
@@ -113,7 +120,7 @@ int keep_table_attach(struct keep_table *table)
     }
     table->free = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (uint32_t index = 0; index < used; index++) {
-        const struct keep_record *r = keep_place(table, index);
+        const struct keep_record *r = keep_at_index(table, index);
         if (r->valid > 1) {
             return -EIO;
         }

@@ -13,12 +13,15 @@
 #include <sys/queue.h>
 #include <sys/uio.h>
 
+#include "fs/keep/memory.h"
 #include "fs/options/options.h"
 
 STAILQ_HEAD(notify_queue, notify_message);
 
 struct notify {
     struct fuse_session *session;
+    struct keep_table *notices;
+    GQueue records; /* struct notify_record, of notifications that may be delivered already, in order */
     struct ev_loop *loop;
     pthread_mutex_t mutex; /* of the queue */
     pthread_cond_t filled;
@@ -40,6 +43,7 @@ struct notify_message {
     uint64_t parent; /* 0: of the attributes of `child` */
     uint64_t child;  /* 0: the entry is only forgotten */
     bool last, expire;
+    struct notify_record *record; /* or NULL */
     char name[];
 };
 
@@ -122,6 +126,9 @@ static void *notify_run(void *arg)
         } else if (message->parent) {
             fuse_lowlevel_notify_inval_entry(notify->session, message->parent, message->name, strlen(message->name));
         }
+        if (message->record) {
+            keep_record_end(message->record);
+        }
         g_free(message);
         notify->delivered++;
     }
@@ -148,9 +155,11 @@ static void notify_ended(struct ev_loop *loop, ev_async *async, int events)
     notify->has_ended = true;
 }
 
-struct notify *notify_new(struct fuse_session *session, struct ev_loop *loop)
+struct notify *notify_new(struct fuse_session *session, struct ev_loop *loop, struct keep *keep)
 {
     struct notify *notify = g_new0(struct notify, 1);
+    notify->notices = keep_table(keep, KEEP_NOTICES);
+    g_queue_init(&notify->records);
     notify->session = session;
     notify->loop = loop;
     if (session) {
@@ -171,12 +180,41 @@ struct notify *notify_new(struct fuse_session *session, struct ev_loop *loop)
     return notify;
 }
 
+/* Frees the records of what the kernel has got. */
+static void notify_free_records(struct notify *notify)
+{
+    const struct notify_record *first;
+    while ((first = g_queue_peek_head(&notify->records)) && first->number <= notify->delivered) {
+        keep_record_free(notify->notices, g_queue_pop_head(&notify->records));
+    }
+}
+
+/* NULL: there is no room, and the next daemon does not repeat it. */
+static struct notify_record *notify_keep(struct notify *notify, uint64_t parent, uint64_t child, const char *name,
+                                         bool kept)
+{
+    uint64_t ignored;
+    notify_free_records(notify);
+    struct notify_record *record = keep_record_new(notify->notices, &ignored);
+    if (record) {
+        record->number = notify->sent + 1;
+        record->parent = parent;
+        record->child = child;
+        record->kept = kept;
+        strcpy(record->name, name);
+        keep_record_commit(notify->notices, record);
+        g_queue_push_tail(&notify->records, record);
+    }
+    return record;
+}
+
 static void notify_send(struct notify *notify, uint64_t parent, uint64_t child, const char *name, bool expire,
-                        bool last)
+                        bool last, struct notify_record *record)
 {
     if (notify->thread) {
         size_t size = strlen(name) + 1;
         struct notify_message *message = g_malloc(sizeof *message + size);
+        message->record = record;
         message->parent = parent;
         message->child = child;
         message->last = last;
@@ -195,7 +233,7 @@ void notify_finish(struct notify *notify)
     if (!notify->thread) {
         return;
     }
-    notify_send(notify, 0, 0, "", false, true);
+    notify_send(notify, 0, 0, "", false, true, NULL);
     while (!notify->has_ended) {
         ev_run(notify->loop, EVRUN_ONCE);
     }
@@ -210,6 +248,7 @@ void notify_finish(struct notify *notify)
         STAILQ_REMOVE_HEAD(&notify->queue, next);
         g_free(late);
     }
+    notify_free_records(notify);
     pthread_cond_destroy(&notify->filled);
     pthread_mutex_destroy(&notify->mutex);
 }
@@ -218,6 +257,7 @@ void notify_free(struct notify *notify)
 {
     if (notify) {
         notify_finish(notify);
+        g_queue_clear(&notify->records);
         g_free(notify);
     }
 }
@@ -232,7 +272,8 @@ uint64_t notify_delete(struct notify *notify, uint64_t parent, uint64_t child, c
     if (!notify->thread) {
         return 0;
     }
-    notify_send(notify, parent, child, name, kept && notify->can_expire, false);
+    notify_send(notify, parent, child, name, kept && notify->can_expire, false,
+                notify_keep(notify, parent, child, name, kept));
     return notify->sent;
 }
 
@@ -241,7 +282,7 @@ uint64_t notify_invalidate(struct notify *notify, uint64_t child)
     if (!notify->thread) {
         return 0;
     }
-    notify_send(notify, 0, child, "", false, false);
+    notify_send(notify, 0, child, "", false, false, notify_keep(notify, 0, child, "", false));
     return notify->sent;
 }
 
@@ -272,11 +313,41 @@ void notify_call_when_expired(struct notify *notify, uint64_t number, void (*the
     }
 }
 
-void notify_poll(struct fuse_pollhandle **poll)
+static int notify_compare_records(gconstpointer a, gconstpointer b)
 {
-    if (*poll) {
-        fuse_lowlevel_notify_poll(*poll);
-        fuse_pollhandle_destroy(*poll);
-        *poll = NULL;
+    const struct notify_record *const *x = a, *const *y = b;
+    return ((*x)->number > (*y)->number) - ((*x)->number < (*y)->number);
+}
+
+void notify_repeat(struct notify *notify, void (*sent)(void *arg, const struct notify_record *record, uint64_t number),
+                   void *arg)
+{
+    GPtrArray *all = g_ptr_array_new();
+    struct notify_record *record;
+    for (record = keep_record_next(notify->notices, NULL); record; record = keep_record_next(notify->notices, record)) {
+        record->name[NAME_BYTES_MAX] = '\0';
+        g_ptr_array_add(all, record);
+    }
+    g_ptr_array_sort(all, notify_compare_records);
+    for (guint i = 0; i < all->len && notify->thread; i++) {
+        record = g_ptr_array_index(all, i);
+        notify_send(notify, record->parent, record->child, record->name, record->kept && notify->can_expire, false,
+                    record);
+        record->number = notify->sent;
+        g_queue_push_tail(&notify->records, record);
+        sent(arg, record, notify->sent);
+    }
+    g_ptr_array_free(all, TRUE);
+}
+
+void notify_poll(struct notify *notify, uint64_t *poll)
+{
+    struct fuse_notify_poll_wakeup_out wakeup = {.kh = *poll};
+    struct fuse_out_header header = {.len = sizeof header + sizeof wakeup, .error = FUSE_NOTIFY_POLL};
+    struct iovec parts[] = {{&header, sizeof header}, {&wakeup, sizeof wakeup}};
+    if (*poll && notify->thread) {
+        ssize_t ignored = writev(fuse_session_fd(notify->session), parts, G_N_ELEMENTS(parts));
+        (void)ignored;
+        *poll = 0;
     }
 }

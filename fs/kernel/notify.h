@@ -11,13 +11,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fs/fs.h"
+
 struct ev_loop;
-struct fuse_pollhandle;
 struct fuse_session;
+struct keep;
 struct notify;
 
+/* A notification that the kernel may not have got, in KEEP_NOTICES. */
+struct notify_record {
+    uint64_t number;        /* of the notification, in the daemon that sent it */
+    uint64_t parent, child; /* as in notify_delete; `parent` 0: of the attributes of `child` */
+    uint8_t kept;           /* as in notify_delete */
+    char name[NAME_BYTES_MAX + 1];
+};
+
 /* With NULL for `session` (tests without a mount) notifications are dropped. */
-struct notify *notify_new(struct fuse_session *session, struct ev_loop *loop);
+struct notify *notify_new(struct fuse_session *session, struct ev_loop *loop, struct keep *keep);
+
+/* Sends what an earlier daemon has sent, perhaps in vain: calls `sent` with each record and its new number.  When the
+ * kernel's INIT was handled. */
+void notify_repeat(struct notify *notify, void (*sent)(void *arg, const struct notify_record *record, uint64_t number),
+                   void *arg);
 
 /* Ends the thread when it has sent all notifications.  Runs the loop until then, because the kernel may need replies
  * first. Later notifications are dropped. */
@@ -57,7 +72,7 @@ void notify_call_when_expired(struct notify *notify, uint64_t number, void (*the
  * Kernels before Linux 6.16 still use their caches. */
 void notify_expire_all(struct notify *notify);
 
-/* Wakes the processes that poll a file, once, and sets `*poll` to NULL.  `*poll` may be NULL. */
-void notify_poll(struct fuse_pollhandle **poll);
+/* Wakes the processes that poll a file, once, and sets `*poll` to 0.  It is the kernel's number for them, or 0. */
+void notify_poll(struct notify *notify, uint64_t *poll);
 
 #endif

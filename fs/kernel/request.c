@@ -9,6 +9,33 @@
 
 #define REQUEST_WAKE_LIMIT 2 /* ms; the limit for resuming requests in one turn of the loop */
 
+_Static_assert(sizeof(struct intent) <= KEEP_INTENT_SIZE, "an intent fits");
+
+struct intent *request_intent(struct request *r)
+{
+    static struct intent unkept;
+    return r->kept ? (struct intent *)(void *)r->kept->intent : &unkept;
+}
+
+/* The second run raises the look-ups of the node again. */
+static void request_take_back_lookup(struct request *r)
+{
+    struct node *node = r->before->raised ? tree_node(r->fs->tree, r->before->raised) : NULL;
+    if (node && node != tree_root(r->fs->tree)) {
+        r->raised = tree_ref(node);
+        tree_set_lookups(node, r->before->lookups);
+    }
+}
+
+static void request_recall(struct request *r)
+{
+    static const struct intent none;
+    if (r->kept && memcmp(r->kept->intent, &none, sizeof none) != 0) {
+        r->before = g_memdup2(r->kept->intent, sizeof none);
+        request_take_back_lookup(r);
+    }
+}
+
 struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node,
                             const char *name)
 {
@@ -24,6 +51,7 @@ struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operatio
     r->since = metrics_clock();
     LIST_INSERT_HEAD(&fs->unanswered, r, unanswered);
     fs->requests++;
+    request_recall(r);
     return r;
 }
 
@@ -50,6 +78,8 @@ static void request_end(struct request *r, int error)
         keep_request_done(fs->keep, r->kept);
         r->kept = NULL;
     }
+    g_clear_pointer(&r->before, g_free);
+    tree_unref(fs->tree, g_steal_pointer(&r->raised));
     g_clear_pointer(&r->caller, owner_unref);
     tree_unref(fs->tree, r->node);
     if (r->other) {
@@ -258,10 +288,40 @@ void request_reply_interrupted(struct request *r)
     request_reply(r, -EINTR);
 }
 
+/* The kernel has got an earlier daemon's reply instead, and with it the look-up and the handle. */
+static void request_keep_reply(struct request *r)
+{
+    r->refused = NULL;
+    if (r->raised) {
+        tree_add_lookup(r->raised);
+    }
+}
+
 void request_reply(struct request *r, int error)
 {
-    fuse_reply_err(r->req, -error);
+    if (error && r->kept) {
+        KEEP_STORE(request_intent(r)->failed, error);
+    }
+    if (fuse_reply_err(r->req, -error) == -ENOENT && r->before && r->before->replies) {
+        request_keep_reply(r);
+    }
     request_end(r, error);
+}
+
+/* Before a reply by which the kernel gets a reference to r->node. */
+static void request_raise(struct request *r)
+{
+    struct intent *intent = request_intent(r);
+    intent->lookups = r->node->record->lookups;
+    KEEP_STORE(intent->raised, tree_id(r->fs->tree, r->node));
+    tree_add_lookup(r->node);
+}
+
+/* The kernel has refused such a reply: because the caller is gone, or because it has got the same from an earlier
+ * daemon. */
+static bool request_is_lost(const struct request *r, int result)
+{
+    return result == -ENOENT && !(r->before && r->before->replies);
 }
 
 /* The longest time, in milliseconds, for which an answer waits until the kernel has invalidated a name.  Invalidating
@@ -330,16 +390,16 @@ bool request_reply_open(struct request *r, const struct fuse_entry_param *entry)
 {
     int result;
     if (entry) {
-        tree_add_lookup(r->node);
-        result = fuse_reply_create(r->req, entry, &r->file);
-        if (result == -ENOENT) {
-            tree_forget(r->fs->tree, r->node, 1);
-        }
-    } else {
-        result = fuse_reply_open(r->req, &r->file);
+        request_raise(r);
+    }
+    KEEP_STORE(request_intent(r)->replies, 1);
+    result = entry ? fuse_reply_create(r->req, entry, &r->file) : fuse_reply_open(r->req, &r->file);
+    bool lost = request_is_lost(r, result);
+    if (lost && entry) {
+        tree_forget(r->fs->tree, r->node, 1);
     }
     request_end(r, 0);
-    return result != -ENOENT;
+    return !lost;
 }
 
 void request_reply_statfs(struct request *r, const struct statvfs *filesystem)
@@ -357,9 +417,10 @@ void request_reply_poll(struct request *r, unsigned events)
 void request_reply_entry(struct request *r, const struct fuse_entry_param *entry)
 {
     if (entry->ino) {
-        tree_add_lookup(r->node);
+        request_raise(r);
+        KEEP_STORE(request_intent(r)->replies, 1);
     }
-    if (fuse_reply_entry(r->req, entry) == -ENOENT && entry->ino) {
+    if (request_is_lost(r, fuse_reply_entry(r->req, entry)) && entry->ino) {
         tree_forget(r->fs->tree, r->node, 1);
     }
     request_end(r, entry->ino ? 0 : -ENOENT);

@@ -21,6 +21,7 @@
 
 #include "fs/fs.h"
 #include "fs/keep/memory.h"
+#include "fs/kernel/intent.h"
 #include "fs/kernel/metrics.h"
 #include "fs/kernel/observer.h"
 #include "fs/options/options.h"
@@ -42,6 +43,8 @@ struct request {
     struct fs *fs;
     fuse_req_t req;
     struct keep_request *kept;     /* in fs->keep, until the reply; or NULL */
+    struct intent *before;         /* owned: what an earlier daemon meant to do; NULL: nothing, as far as is known */
+    struct node *raised;           /* counted: the node whose look-ups that daemon raised, or NULL */
     struct owner *caller;          /* see request_caller */
     struct node *node;             /* counted */
     struct node *other;            /* counted: the directory of `name`; of a link, later the file linked to */
@@ -156,6 +159,15 @@ static inline void request_unref(struct request *r)
     if (--r->references == 0) {
         g_free(r);
     }
+}
+
+/* Where the request writes what it means to do: see intent.h. */
+struct intent *request_intent(struct request *r);
+
+/* Did an earlier daemon ask the store to do this? */
+static inline bool request_begun_before(const struct request *r)
+{
+    return r->before && r->before->begun;
 }
 
 /* The process that sent it; NULL if it is in another pid namespace (see owner.h).  Borrowed. */

@@ -213,6 +213,11 @@ static inline void tree_add_lookup(struct node *node)
     KEEP_STORE(node->record->lookups, node->record->lookups + (node->record->lookups < UINT32_MAX));
 }
 
+static inline void tree_set_lookups(struct node *node, uint64_t lookups)
+{
+    KEEP_STORE(node->record->lookups, (uint32_t)MIN(lookups, UINT32_MAX));
+}
+
 void tree_forget(struct tree *tree, struct node *node, uint64_t count);
 
 /* From now on its name does not find it. */

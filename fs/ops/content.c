@@ -148,7 +148,10 @@ static GBytes *content_next(struct request *r, GBytes *old)
 {
     gsize length = 0;
     const void *data = r->content.bytes ? g_bytes_get_data(r->content.bytes, &length) : NULL;
-    uint64_t offset = r->content.append ? (old ? g_bytes_get_size(old) : 0) : (uint64_t)r->content.offset;
+    uint64_t end = old ? g_bytes_get_size(old) : 0;
+    end = r->before && r->before->offset ? r->before->offset - 1 : end; /* where an earlier daemon wrote it */
+    uint64_t offset = r->content.append ? end : (uint64_t)r->content.offset;
+    KEEP_STORE(request_intent(r)->offset, r->content.append ? offset + 1 : 0);
     GBytes *next = content_splice(old, offset, r->content.bytes && !data ? "" : data, length);
     r->content.size = next ? (uint32_t)g_bytes_get_size(next) : 0;
     return next;

@@ -69,7 +69,14 @@ static GBytes *directory_meta(struct request *r, gid_t gid, mode_t mode)
     if (maker) {
         meta.pid = owner_identity(maker, &meta.start);
     }
+    struct intent *intent = request_intent(r);
     clock_gettime(CLOCK_REALTIME, &meta.times[1]);
+    if (request_begun_before(r)) { /* the same as when an earlier daemon made it */
+        meta.times[1] =
+            (struct timespec){.tv_sec = clock_time(r->before->when[0]), .tv_nsec = (long)r->before->when[1]};
+    }
+    intent->when[0] = meta.times[1].tv_sec;
+    intent->when[1] = meta.times[1].tv_nsec;
     meta.times[0] = meta.times[1];
     return meta_encode(&meta);
 }
@@ -144,9 +151,25 @@ void directory_store(struct request *r, request_step *answer)
 
 /* The node is taken when the directory is there: until then, and if it is made
  * elsewhere meanwhile, the name may be another's. */
+static void directory_made(void *arg, enum backend_result result);
+
+/* The name is taken: by the directory that this request made when an earlier daemon handled it? */
+static void directory_is_there(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    const GBytes *meta = result == BACKEND_OK && info->type == BACKEND_DIRECTORY ? info->directory.meta : NULL;
+    bool made = meta && g_bytes_equal(meta, r->directory.meta);
+    r->before->begun = false;
+    directory_made(r, made ? BACKEND_OK : BACKEND_EXISTS);
+}
+
 static void directory_made(void *arg, enum backend_result result)
 {
     struct request *r = arg;
+    if (result == BACKEND_EXISTS && request_begun_before(r)) {
+        request_stat_in(r, directory_is_there);
+        return;
+    }
     struct node *parent = r->other;
     struct fuse_entry_param entry;
     char path[TREE_PATH_MAX];
@@ -216,6 +239,7 @@ void directory_make(struct request *r)
         directory_recount(r);
         return;
     }
+    KEEP_STORE(request_intent(r)->begun, 1);
     r->directory = (struct backend_directory){.width = 1};
     r->directory.meta = directory_meta(r, gid, mode);
     backend_mkdir(r->fs->backend, path, &r->directory, directory_made, r);
@@ -225,6 +249,9 @@ static void directory_removed(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     char path[TREE_PATH_MAX];
+    if (result == BACKEND_MISSING && request_begun_before(r)) {
+        result = BACKEND_OK; /* an earlier daemon has removed it */
+    }
     if ((result == BACKEND_OK || result == BACKEND_MISSING) && tree_child_path(r->other, r->name, path, sizeof path)) {
         quota_drop_directory(r->fs->quota, path);
     }
@@ -248,6 +275,7 @@ static void directory_remove_known(void *arg, enum backend_result result, const 
     } else if (!root && directory && !(meta_decode(info->directory.meta, &meta) && meta.uid == request_uid(r))) {
         request_reply(r, -EPERM);
     } else if (request_path_in(r, path)) {
+        KEEP_STORE(request_intent(r)->begun, 1);
         backend_rmdir(r->fs->backend, path, directory_removed, r);
     }
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -246,14 +247,13 @@ void file_release(struct request *r)
 
 /* --- poll -------------------------------------------------------------------------- */
 
-void file_poll(struct request *r, struct fuse_pollhandle *poll)
+void file_poll(struct request *r)
 {
     struct handle *h = r->handle;
-    if (poll) {
-        if (h->poll) {
-            fuse_pollhandle_destroy(h->poll);
-        }
-        h->poll = poll;
+    const struct fuse_in_header *message = r->kept ? keep_request_message(r->fs->keep, r->kept) : NULL;
+    const struct fuse_poll_in *in = (const void *)(message + 1);
+    if (message && message->len >= sizeof *message + sizeof *in && in->flags & FUSE_POLL_SCHEDULE_NOTIFY) {
+        h->record->poll = in->kh;
     }
     unsigned events = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
     events |= h->record->wanted ? POLLPRI : 0;

@@ -16,6 +16,6 @@ void file_release(struct request *r);
 
 /* poll(2): always readable and writable.  POLLPRI: somebody waits for what the handle holds.  POLLERR|POLLHUP: its lock
  * was lost, or was released through something else than this handle.  Takes `poll` over; it may be NULL. */
-void file_poll(struct request *r, struct fuse_pollhandle *poll);
+void file_poll(struct request *r);
 
 #endif

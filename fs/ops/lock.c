@@ -54,10 +54,10 @@ static void lock_answer(struct request *r, enum backend_result result)
 
 static void lock_claim(struct request *r, struct hold *hold, enum backend_kind kind, struct backend_claim *claim)
 {
-    hold_fill_claim(r->fs, hold, kind, r->handle, claim);
+    hold_fill_claim(r->fs, hold, kind, r->handle, r->lock.owner, claim);
     claim->mode = r->lock.mode;
     claim->wait = r->blocks;
-    claim->handle = r->handle->id;
+    claim->handle = handle_identity(r->fs, r->handle);
     claim->lock_owner = r->lock.owner;
     claim->start = r->lock.start;
     claim->end = r->lock.end;
@@ -610,7 +610,7 @@ static void lock_get_ticket(struct request *r, const struct hold *ticket)
 static void lock_get_try(struct request *r)
 {
     char path[TREE_PATH_MAX];
-    struct backend_claim claim = {.kind = BACKEND_FCNTL, .handle = r->handle->id};
+    struct backend_claim claim = {.kind = BACKEND_FCNTL, .handle = handle_identity(r->fs, r->handle)};
     struct hold *lease = hold_find_lease_by_path(r->fs, r->node);
     const struct hold *ticket = sequence_ticket(r, lease), *hold = lock_convertible(r, lease);
     if (ticket) {

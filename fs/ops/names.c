@@ -185,7 +185,8 @@ static void names_add_releasable(struct request *r, const struct node *node, GPt
 {
     struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
-        if (hold_makes_name(hold) && hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        bool meant = !request_begun_before(r) || (hold->ticket && hold->ticket->fence <= r->before->fence);
+        if (meant && hold_makes_name(hold) && hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
             g_ptr_array_add(holds, hold_ref(hold));
         }
     }
@@ -215,12 +216,18 @@ static bool names_release(struct request *r)
         names_add_releasable(r, node, holds);
     }
     guint count = holds->len;
+    struct intent *intent = request_intent(r);
+    for (guint i = 0; i < count; i++) {
+        const struct hold *hold = holds->pdata[i];
+        intent->fence = MAX(intent->fence, hold->ticket ? hold->ticket->fence : 0);
+    }
+    KEEP_STORE(intent->begun, count > 0 || request_begun_before(r));
     r->result = BACKEND_STALE;
     r->releases = count;
     for (guint i = 0; i < count; i++) { /* the last one may answer the request */
         struct hold *hold = holds->pdata[i];
         hold->node->record->visible = false; /* the kernel drops the name itself */
-        hold_spend_handles(hold, false);
+        hold_spend_handles(fs, hold, false);
         hold_release(fs, hold, names_released, r);
         hold_unref(fs, hold);
     }
@@ -241,7 +248,7 @@ static struct hold *names_find_unanswered(struct request *r)
 /* False: there is nothing to release. */
 static bool names_release_granted(struct request *r)
 {
-    struct hold *unanswered = names_find_unanswered(r);
+    struct hold *unanswered = request_begun_before(r) ? NULL : names_find_unanswered(r);
     if (unanswered) {
         hold_await_outcome(r, unanswered, names_unlink);
     }
@@ -268,7 +275,12 @@ static void names_unlink_known(void *arg, enum backend_result result, const stru
 
 void names_unlink(struct request *r)
 {
-    if (!names_release_granted(r)) {
+    if (names_release_granted(r)) {
+        return;
+    }
+    if (request_begun_before(r)) {
+        request_reply(r, 0); /* an earlier daemon has released all that it meant */
+    } else {
         request_stat_in(r, names_unlink_known);
     }
 }
@@ -299,10 +311,32 @@ static void names_acquired(struct request *r)
     names_made(r);
 }
 
+/* The lease of the name that this request acquired when an earlier daemon handled it, or NULL. */
+static struct hold *names_find_made(struct request *r, const struct node *node)
+{
+    struct hold *lease = request_begun_before(r) && node ? hold_find_lease(node) : NULL;
+    bool made = lease && lease->since && lease->kind == BACKEND_LEASE && lease->uid == request_uid(r) &&
+                (request_caller(r) ? owner_is_same(lease->owner, request_caller(r)) : !lease->owner);
+    return made ? lease : NULL;
+}
+
+/* Is the name taken, by another than this request? */
+static bool names_is_taken(struct request *r, const struct node *there)
+{
+    return there && !names_find_made(r, there) && (there->directory || hold_find_first(there));
+}
+
 /* Of r->node, for a process that means to make it. */
 static void names_acquire(struct request *r, mode_t mode, GBytes *content, request_step *answer)
 {
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
+    struct hold *made = names_find_made(r, r->node);
+    if (made) {
+        r->hold = made;
+        r->next_step = answer;
+        request_resume(r, BACKEND_OK);
+        return;
+    }
     if (hold_find_first(r->node)) {
         request_reply(r, -EEXIST);
         return;
@@ -321,7 +355,7 @@ static void names_make(struct request *r, mode_t mode, GBytes *content)
     if (sequence_is_prefix(r->name)) {
         r->node = tree_make(r->fs->tree, r->other, r->name, mode & S_IFMT);
         sequence_create(r, mode, content, names_made);
-    } else if (there && (there->directory || hold_find_first(there))) {
+    } else if (names_is_taken(r, there)) {
         request_reply(r, -EEXIST);
     } else {
         r->node = tree_get(r->fs->tree, there, r->other, r->name, mode & S_IFMT);
@@ -356,7 +390,7 @@ void names_readlink(struct request *r)
 
 static void names_linked(struct request *r)
 {
-    if (r->result == BACKEND_OK) {
+    if (r->result == BACKEND_OK && r->node->record->ino != r->other->record->ino) {
         tree_link(r->fs->tree, r->node, r->other);
     }
     names_acquired(r);
@@ -389,7 +423,7 @@ static void names_try_link(struct request *r)
         request_reply(r, -EPERM); /* a ticket is made, not linked */
     } else if (hold && !hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
-    } else if (there && (there->directory || hold_find_first(there))) {
+    } else if (names_is_taken(r, there)) {
         request_reply(r, -EEXIST);
     } else if (hold && hold->renaming) {
         hold_await_outcome(r, hold, names_try_link);
@@ -433,17 +467,26 @@ static struct hold *names_replaceable(struct request *r, const struct node *ther
     return is ? hold : NULL;
 }
 
-static void names_move(struct request *r, struct hold *hold)
+/* The rename may have raised the token: who has the lock, or reads it, goes on under the new one. */
+static void names_set_token(const struct node *node, uint64_t before, struct hold *hold)
 {
     struct handle *h;
+    LIST_FOREACH(h, &node->handles, link) {
+        if (h->record->found == before) {
+            h->record->found = hold->ticket->fence;
+        }
+        if (h->record->fence == before) {
+            handle_set_hold(h, hold);
+        }
+    }
+}
+
+static void names_move(struct request *r, struct hold *hold)
+{
     hold_count_in_directories(hold, false);
     hold_rename_node(r->fs, r->node, r->other, r->name);
     hold_count_in_directories(hold, true);
-    LIST_FOREACH(h, &r->node->handles, link) { /* who has it open goes on reading it, under its new token */
-        if (h->record->found == r->rename.fence) {
-            h->record->found = hold->ticket->fence;
-        }
-    }
+    names_set_token(r->node, r->rename.fence, hold);
     openings_note_rename(r->fs->openings, r->node);
 }
 
@@ -461,7 +504,7 @@ static void names_renamed(void *arg, enum backend_result result)
     }
     if (result == BACKEND_OK && replaced && replaced->ticket) {
         replaced->node->record->visible = false; /* the kernel drops the name itself */
-        hold_spend_handles(replaced, false);
+        hold_spend_handles(fs, replaced, false);
         hold_release(fs, replaced, NULL, NULL);
     }
     request_reply(r, taken ? -EEXIST : fs_error(result));
@@ -493,6 +536,25 @@ static int names_target_error(const struct request *r, const struct node *there,
     return (held && !gives_way) || openings_is_expected(r->fs->openings, r->other, r->name) ? -EBUSY : 0;
 }
 
+/* An earlier daemon has renamed it in the store: here it has the new name from now on. */
+static void names_note_renamed(struct request *r)
+{
+    struct fs *fs = r->fs;
+    struct node *node = tree_node(fs->tree, r->before->node), *there = tree_find(fs->tree, r->other, r->name);
+    struct hold *hold = there ? hold_find_lease(there) : NULL;
+    if (node && hold && there != node) {
+        hold_move(fs, hold, node);
+    }
+    if (node && there != node) {
+        hold_rename_node(fs, node, r->other, r->name);
+        openings_note_rename(fs->openings, node);
+    }
+    if (node && hold) {
+        names_set_token(node, r->before->fence, hold);
+    }
+    request_reply(r, 0);
+}
+
 static void names_try_rename(struct request *r)
 {
     char path[TREE_PATH_MAX];
@@ -513,12 +575,22 @@ static void names_try_rename(struct request *r)
     } else if (replaced && replaced->converting) {
         hold_await_outcome(r, replaced, names_try_rename);
     } else if (request_path_in(r, path)) {
+        struct intent *intent = request_intent(r);
+        intent->fence = hold->ticket->fence;
+        intent->node = tree_id(r->fs->tree, r->node);
+        KEEP_STORE(intent->begun, 1);
         r->hold = hold_pin(hold);
         hold->renaming = true;
         r->rename.replaced = hold_pin(replaced);
         r->rename.fence = hold->ticket->fence;
         backend_rename(r->fs->backend, hold->ticket, path, replaced ? replaced->ticket : NULL, names_renamed, r);
     }
+}
+
+static bool names_has_token(const struct node *node, uint64_t fence)
+{
+    const struct hold *lease = node ? hold_find_lease(node) : NULL;
+    return lease && lease->ticket && lease->ticket->fence == fence;
 }
 
 void names_rename(struct request *r, struct node *from, const char *name, unsigned flags)
@@ -530,6 +602,8 @@ void names_rename(struct request *r, struct node *from, const char *name, unsign
         request_reply(r, -EINVAL);
     } else if (sequence_is_prefix(r->name)) {
         request_reply(r, -EPERM); /* a ticket is made, not moved */
+    } else if (request_begun_before(r) && !names_has_token(node, r->before->fence)) {
+        names_note_renamed(r);
     } else {
         names_try_rename(r);
     }
@@ -539,7 +613,9 @@ void names_rename(struct request *r, struct node *from, const char *name, unsign
 
 static void names_create_ticket(struct request *r)
 {
-    r->node = tree_make(r->fs->tree, r->other, r->name, S_IFREG);
+    struct node *made = r->before && r->before->node ? tree_node(r->fs->tree, r->before->node) : NULL;
+    r->node = made ? tree_ref(made) : tree_make(r->fs->tree, r->other, r->name, S_IFREG);
+    KEEP_STORE(request_intent(r)->node, tree_id(r->fs->tree, r->node));
     r->creates = true;
     if (handle_new(r)) {
         r->handle->record->ticket = true;

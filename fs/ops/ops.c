@@ -10,6 +10,7 @@
 #include "fs/control/control.h"
 #include "fs/fs.h"
 #include "fs/hold/hold.h"
+#include "fs/hold/inherit.h"
 #include "fs/hold/quota.h"
 #include "fs/kernel/notify.h"
 #include "fs/kernel/request.h"
@@ -31,9 +32,20 @@ static struct fs *ops_fs(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
-/* NULL and answered, here and below, if it cannot go on: here, if the kernel has a node that this daemon does not. */
-static struct request *ops_request(fuse_req_t req, enum metrics_operation operation, fuse_ino_t ino,
-                                   const struct fuse_file_info *file)
+/* The same request, unless an earlier daemon answered it with an error, perhaps: then it gets that again.  NULL and
+ * answered, here and below: it cannot go on. */
+static struct request *ops_unless_failed(struct request *r)
+{
+    if (r && r->before && r->before->failed) {
+        request_reply(r, r->before->failed);
+        return NULL;
+    }
+    return r;
+}
+
+/* NULL if the kernel has a node that this daemon does not. */
+static struct request *ops_about(fuse_req_t req, enum metrics_operation operation, fuse_ino_t ino,
+                                 const struct fuse_file_info *file)
 {
     struct fs *fs = ops_fs(req);
     struct node *node = tree_node(fs->tree, ino);
@@ -46,6 +58,12 @@ static struct request *ops_request(fuse_req_t req, enum metrics_operation operat
         r->file = *file;
     }
     return r;
+}
+
+static struct request *ops_request(fuse_req_t req, enum metrics_operation operation, fuse_ino_t ino,
+                                   const struct fuse_file_info *file)
+{
+    return ops_unless_failed(ops_about(req, operation, ino, file));
 }
 
 /* Continues it, as one about .leasefs or about locks. */
@@ -68,7 +86,7 @@ static struct request *ops_named(fuse_req_t req, enum metrics_operation operatio
     }
     r->other = tree_ref(directory);
     if (!control_owns(directory, name)) {
-        return r;
+        return ops_unless_failed(r);
     }
     if (operation == METRICS_LOOKUP) {
         control_lookup(r);
@@ -81,7 +99,7 @@ static struct request *ops_named(fuse_req_t req, enum metrics_operation operatio
 static struct request *ops_opened(fuse_req_t req, enum metrics_operation operation, fuse_ino_t ino,
                                   const struct fuse_file_info *file)
 {
-    struct request *r = ops_request(req, operation, ino, file);
+    struct request *r = ops_about(req, operation, ino, file);
     if (r && !r->node->record->control) {
         r->handle = handle_find(r->fs, file->fh);
         if (!r->handle || r->handle->node != r->node) {
@@ -90,7 +108,7 @@ static struct request *ops_opened(fuse_req_t req, enum metrics_operation operati
         }
         r->refused = handle_on_error;
     }
-    return r;
+    return ops_unless_failed(r);
 }
 
 /* The same request, if it is about locks. */
@@ -163,6 +181,9 @@ static void ops_init(void *userdata, struct fuse_conn_info *connection)
     if (connection->proto_minor >= 38) {
         notify_enable_expire(fs->notify);
     }
+    if (first) {
+        inherit_notify(fs);
+    }
     if (fs->ready) {
         fs->ready(fs->ready_arg);
     }
@@ -189,9 +210,11 @@ static void ops_forget_one(struct fs *fs, fuse_ino_t ino, uint64_t count)
     }
 }
 
+/* A FORGET is done before it begins: a count that is too high does less harm than one that is too low. */
 static void ops_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
 {
     struct fs *fs = ops_fs(req);
+    keep_request_settle(fs->keep);
     ops_forget_one(fs, ino, count);
     fuse_reply_none(req);
 }
@@ -199,6 +222,7 @@ static void ops_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
 static void ops_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
     struct fs *fs = ops_fs(req);
+    keep_request_settle(fs->keep);
     for (size_t i = 0; i < count; i++) {
         ops_forget_one(fs, forgets[i].ino, forgets[i].nlookup);
     }
@@ -389,14 +413,10 @@ static void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_
 
 static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct fuse_pollhandle *poll)
 {
-    struct request *r = ops_opened(req, METRICS_POLL, ino, file);
-    if (!r) {
-        fuse_pollhandle_destroy(poll);
-    } else if (r->node->record->control) {
-        control_poll(r, poll);
-    } else {
-        file_poll(r, poll);
+    if (poll) {
+        fuse_pollhandle_destroy(poll); /* the record of the handle has the kernel's number */
     }
+    ops_continue(ops_opened(req, METRICS_POLL, ino, file), control_poll, file_poll);
 }
 
 /* --- attributes -------------------------------------------------------------------- */

@@ -25,6 +25,44 @@ static void sequence_write_name(struct request *r)
     g_bytes_unref(change.content);
 }
 
+/* The ticket has this path. */
+static void sequence_name(struct request *r, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    tree_rename(r->fs->tree, r->node, r->node->parent, slash ? slash + 1 : path);
+}
+
+static void sequence_has_ticket(struct request *r, struct hold *hold)
+{
+    hold->closed = !r->handle;
+    if (r->handle) {
+        handle_set_hold(r->handle, hold);
+    }
+    if (hold->size) {
+        request_resume(r, BACKEND_OK); /* a symbolic link has a content of its own */
+    } else {
+        sequence_write_name(r);
+    }
+}
+
+/* The ticket that the handle got when an earlier daemon handled this request.  False: it got none. */
+static bool sequence_find_made(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    struct hold *hold = r->handle ? r->handle->hold : NULL;
+    if (!hold || !hold->sequence || !hold->ticket ||
+        !backend_ticket_name(r->fs->backend, hold->ticket, path, sizeof path)) {
+        return false;
+    }
+    if (hold->node != r->node) {
+        hold_move(r->fs, hold, r->node);
+        sequence_name(r, path);
+    }
+    r->hold = hold;
+    sequence_has_ticket(r, hold);
+    return true;
+}
+
 static void sequence_created(void *arg, enum backend_result result, struct backend_ticket *ticket,
                              const struct backend_info *holder)
 {
@@ -40,18 +78,9 @@ static void sequence_created(void *arg, enum backend_result result, struct backe
     }
     hold->ticket = ticket;
     backend_ticket_name(r->fs->backend, ticket, path, sizeof path);
-    const char *slash = strrchr(path, '/');
-    tree_rename(r->fs->tree, r->node, r->node->parent, slash ? slash + 1 : path);
+    sequence_name(r, path);
     hold_mark_granted(r->fs, hold, ticket);
-    hold->closed = !r->handle;
-    if (r->handle) {
-        handle_set_hold(r->handle, hold);
-    }
-    if (hold->size) {
-        request_resume(r, BACKEND_OK); /* a symbolic link has a content of its own */
-    } else {
-        sequence_write_name(r);
-    }
+    sequence_has_ticket(r, hold);
 }
 
 void sequence_create(struct request *r, mode_t mode, GBytes *content, request_step *answer)
@@ -68,10 +97,13 @@ void sequence_create(struct request *r, mode_t mode, GBytes *content, request_st
         return;
     }
     r->next_step = answer;
+    if (sequence_find_made(r)) {
+        return;
+    }
     r->hold = hold_new(r->fs, r->node, kind, request_caller(r), context->uid, context->gid, mode);
     r->hold->sequence = true;
     r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0;
-    hold_fill_claim(r->fs, r->hold, kind, NULL, &claim);
+    hold_fill_claim(r->fs, r->hold, kind, r->handle, 0, &claim);
     claim.content = content;
     claim.sequence = claim.wait = true;
     if (!hold_charge(r->fs, r->hold, r->hold->size)) {
@@ -185,7 +217,7 @@ void sequence_await_grant(struct request *r, struct hold *hold)
         return;
     }
     struct backend_claim claim;
-    hold_fill_claim(r->fs, hold, hold->kind, NULL, &claim);
+    hold_fill_claim(r->fs, hold, hold->kind, NULL, 0, &claim);
     claim.mode = r->lock.mode;
     hold_convert(r, &claim, sequence_await_again);
 }

@@ -26,9 +26,12 @@ static void xattr_done(struct request *r)
     request_reply(r, xattr_error(r->result));
 }
 
+/* What an earlier daemon meant to end has ended. */
 static void xattr_revoked(void *arg, enum backend_result result)
 {
-    request_reply_when_invalidated(arg, xattr_error(result));
+    struct request *r = arg;
+    bool done = result == BACKEND_STALE && request_begun_before(r);
+    request_reply_when_invalidated(r, done ? 0 : xattr_error(result));
 }
 
 /* A change that the store refused is undone here; then the store's values replace the others. */
@@ -289,6 +292,7 @@ void xattr_set_check(struct request *r)
 static void xattr_revoke_own(struct request *r, const char *path, uint64_t token, backend_done *done)
 {
     struct backend_match match = {.word = META_UID_WORD};
+    KEEP_STORE(request_intent(r)->begun, 1);
     if (request_uid(r) == 0) {
         backend_revoke(r->fs->backend, path, token, done, r);
     } else {
@@ -306,17 +310,20 @@ static void xattr_release_known(void *arg, enum backend_result result, const str
     char path[TREE_PATH_MAX];
     uint64_t token = 0;
     if (result != BACKEND_OK || info->type != BACKEND_LOCK) {
-        request_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
+        bool done = request_begun_before(r);
+        request_reply(r, result != BACKEND_OK ? fs_error(result) : done ? 0 : -ESTALE);
         return;
     }
     struct rights rights = rights_of(info);
     xattr_parse_number(r->value, &token);
-    if (!rights_allow(&rights, RIGHTS_WRITE, request_caller(r), context->uid, context->gid)) {
+    if (!request_begun_before(r) &&
+        !rights_allow(&rights, RIGHTS_WRITE, request_caller(r), context->uid, context->gid)) {
         request_reply(r, -EACCES);
     } else if (!request_path(r, path)) {
         return;
     } else if (info->fence == token && request_uid(r) != 0) {
         struct backend_match any = {.text = ""};
+        KEEP_STORE(request_intent(r)->begun, 1);
         backend_revoke_matching(r->fs->backend, path, token, &any, xattr_revoked, r);
     } else {
         xattr_revoke_own(r, path, token,
@@ -351,10 +358,21 @@ static void xattr_broken(void *arg, enum backend_result result)
     }
 }
 
+/* Did an earlier daemon break the lock that it found?  Then another may have it, or a guard keeps it. */
+static bool xattr_is_broken(const struct request *r, const struct backend_info *info)
+{
+    return request_begun_before(r) && (info->type != BACKEND_LOCK || info->fence != r->before->fence ||
+                                       info->guarded != (r->before->guarded != 0));
+}
+
 static void xattr_break_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
     char path[TREE_PATH_MAX];
+    if (result == BACKEND_OK && xattr_is_broken(r, info)) {
+        request_reply(r, 0);
+        return;
+    }
     if (result != BACKEND_OK || info->type != BACKEND_LOCK) {
         request_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
         return;
@@ -363,6 +381,10 @@ static void xattr_break_known(void *arg, enum backend_result result, const struc
     if (info->guarded && !force) {
         request_reply(r, -EBUSY); /* the old holder may still run */
     } else if (request_path(r, path)) {
+        struct intent *intent = request_intent(r);
+        intent->fence = info->fence;
+        intent->guarded = info->guarded;
+        KEEP_STORE(intent->begun, 1);
         g_free(r->value);
         r->value = report_holders(r->fs, r->node, info);
         if (request_uid(r) == 0 && !force) {

@@ -62,8 +62,16 @@ static void fake_pending_free(struct fake_pending *p)
     g_free(p);
 }
 
+static void fake_may_die(struct fake_backend *fake, enum fake_call call, bool after)
+{
+    if (fake->death && fake->death_call == call && fake->death_after == after && fake->death_nth-- == 0) {
+        fake->death();
+    }
+}
+
 static void fake_complete(struct fake_backend *fake, struct fake_pending *p, enum backend_result result)
 {
+    fake_may_die(fake, p->call, true);
     struct backend_info info = {.type = BACKEND_NOTHING};
     struct fake_ticket *ticket = p->ticket;
     bool granted = result == BACKEND_OK || result == BACKEND_QUEUED;
@@ -108,6 +116,7 @@ static void fake_revoke(struct fake_backend *fake, const struct fake_pending *p)
     struct fake_event *event = g_new(struct fake_event, 1);
     *event = (struct fake_event){
         .type = FAKE_COMPLETED, .result = fake_store_revoke(fake, p), .done = p->done, .arg = p->arg};
+    fake_may_die(fake, FAKE_REVOKE, true);
     g_queue_push_tail(&fake->reported, event);
 }
 
@@ -129,6 +138,7 @@ static void fake_run(struct fake_backend *fake, struct fake_pending *p)
         fake_revoke(fake, p);
         break;
     case FAKE_STAT:
+        fake_may_die(fake, FAKE_STAT, true);
         fake_store_stat(fake, p->name, &info);
         p->known(p->arg, BACKEND_OK, &info);
         break;
@@ -154,6 +164,7 @@ static void fake_run(struct fake_backend *fake, struct fake_pending *p)
 
 static void fake_submit(struct fake_backend *fake, const struct fake_pending *call)
 {
+    fake_may_die(fake, call->call, false);
     struct fake_pending *p = g_memdup2(call, sizeof *call);
     p->name = g_strdup(call->name);
     p->after = g_strdup(call->after);
@@ -208,6 +219,7 @@ static void fake_release(struct backend *b, struct backend_ticket *head, backend
             break;
         }
     }
+    fake_may_die(fake, FAKE_RELEASE, false);
     fake_store_free_ticket(fake, ticket);
     fake_store_settle(fake);
     fake_submit(fake, &(struct fake_pending){.call = FAKE_RELEASE, .done = done, .arg = arg});
@@ -369,6 +381,14 @@ void fake_backend_end_recovery(struct fake_backend *fake)
     fake->recovering = false;
 }
 
+static void fake_identify(struct backend *b, struct backend_ticket *head, struct backend_identity identity)
+{
+    struct fake_ticket *t = (struct fake_ticket *)head;
+    (void)b;
+    t->handle = identity.handle;
+    t->lock_owner = identity.lock_owner;
+}
+
 static struct backend_counts fake_counts(struct backend *b)
 {
     struct fake_backend *fake = fake_of(b);
@@ -433,6 +453,7 @@ static const struct backend_operations fake_operations = {
     .rmdir = fake_rmdir_call,
     .set_directory = fake_set_directory_call,
     .recover = fake_recover,
+    .identify = fake_identify,
     .counts = fake_counts,
     .name = fake_name,
 };
@@ -449,6 +470,38 @@ struct fake_backend *fake_backend_new(clock_ms *now, unsigned features, const st
     g_queue_init(&fake->reported);
     g_ptr_array_add(fake->store->mounts, fake);
     return fake;
+}
+
+struct fake_backend *fake_backend_die(struct fake_backend *fake)
+{
+    struct fake_backend *next = fake_backend_new(fake->now, fake->head.features, fake);
+    for (guint i = fake->store->tickets->len; i-- > 0;) {
+        struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
+        bool lasts =
+            t->head.kind == BACKEND_LEASE || (t->head.kind != BACKEND_PROVISIONAL && t->head.held) || t->sequence;
+        if (t->mount != fake) {
+            continue;
+        }
+        if (t->requested || t->ended || !lasts) {
+            fake_store_free_ticket(fake, t);
+            continue;
+        }
+        t->mount = NULL;
+        t->handle = t->lock_owner = 0;
+        t->due = *fake->now + 1; /* its user now decides whether to renew it */
+        t->kept = true;
+    }
+    g_ptr_array_remove(fake->store->mounts, fake);
+    fake_store_settle(next);
+    return next;
+}
+
+void fake_backend_die_at(struct fake_backend *fake, enum fake_call call, unsigned nth, bool after, void (*death)(void))
+{
+    fake->death = death;
+    fake->death_call = call;
+    fake->death_nth = nth;
+    fake->death_after = after;
 }
 
 struct backend *fake_backend_head(struct fake_backend *fake)

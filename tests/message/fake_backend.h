@@ -33,6 +33,13 @@ struct fake_backend; /* opaque */
 /* `now` is the check's clock.  `beside`: another mount of the same store, or
  * NULL: of a store of its own. */
 struct fake_backend *fake_backend_new(clock_ms *now, unsigned features, const struct fake_backend *beside);
+/* The daemon has died: another mount of the same store, which finds the leases and held handle locks of the one before
+ * by backend_recover.  Provisional locks and other waiters are gone, as are calls that were held back.  `fake` is
+ * abandoned, not freed. */
+struct fake_backend *fake_backend_die(struct fake_backend *fake);
+/* Calls `death`, which does not return, in the nth call of this kind from now (0: the next): before it is carried out,
+ * or after that and before it is completed. */
+void fake_backend_die_at(struct fake_backend *fake, enum fake_call call, unsigned nth, bool after, void (*death)(void));
 /* Freed with backend_free. */
 struct backend *fake_backend_head(struct fake_backend *fake);
 

@@ -79,6 +79,10 @@ struct fake_backend {
     bool hold[FAKE_CALLS];
     unsigned count[FAKE_CALLS];
     enum backend_result fail[FAKE_CALLS];
+    void (*death)(void); /* see fake_backend_die_at; NULL: no */
+    enum fake_call death_call;
+    unsigned death_nth;
+    bool death_after;
 };
 
 struct fake_store *fake_store_new(void);

@@ -47,16 +47,48 @@ int64_t clock_wall(void)
 
 /* --- the filesystem's end ---------------------------------------------------------- */
 
+static GHashTable *wire_daemons; /* struct fs -> struct wire, of those that live */
+static pthread_mutex_t wire_daemons_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static struct wire *wire_of(const void *fs)
+{
+    pthread_mutex_lock(&wire_daemons_mutex);
+    struct wire *w = g_hash_table_lookup(wire_daemons, fs);
+    pthread_mutex_unlock(&wire_daemons_mutex);
+    return w;
+}
+
+static void wire_set_daemon(struct wire *w, bool lives)
+{
+    pthread_mutex_lock(&wire_daemons_mutex);
+    wire_daemons = wire_daemons ? wire_daemons : g_hash_table_new(NULL, NULL);
+    if (lives) {
+        g_hash_table_insert(wire_daemons, w->fs, w);
+    } else {
+        g_hash_table_remove(wire_daemons, w->fs);
+    }
+    pthread_mutex_unlock(&wire_daemons_mutex);
+}
+
+static struct wire_exchange *wire_exchange(struct wire *w, uint64_t unique)
+{
+    return g_hash_table_lookup(w->exchanges, GSIZE_TO_POINTER(unique));
+}
+
 static ssize_t wire_writev(int fd, struct iovec *iov, int count, void *userdata)
 {
     const struct fuse_out_header *header = iov[0].iov_base;
-    (void)userdata;
-    while (!header->unique && header->error == FUSE_NOTIFY_DELETE && wire_deletions_held) {
-        sched_yield(); /* the thread that tells */
+    while (!header->unique && ((header->error == FUSE_NOTIFY_DELETE && wire_deletions_held) || !wire_of(userdata))) {
+        sched_yield(); /* the thread that tells; that of a dead daemon never does */
     }
-    if (header->unique && header->unique == wire_lost_caller) {
-        errno = ENOENT; /* as the kernel says when nobody waits for it */
+    struct wire *w = wire_of(userdata);
+    struct wire_exchange *e = header->unique ? wire_exchange(w, header->unique) : NULL;
+    if ((header->unique && header->unique == wire_lost_caller) || (e && e->replier && e->replier != w->fs)) {
+        errno = ENOENT; /* as the kernel says when nobody waits for it, or an earlier daemon has replied */
         return -1;
+    }
+    if (e) {
+        e->replier = w->fs;
     }
     return writev(fd, iov, count);
 }
@@ -73,11 +105,6 @@ static ssize_t wire_readv(int fd, void *buffer, size_t size, void *userdata)
 }
 
 /* --- answers ------------------------------------------------------------------------ */
-
-static struct wire_exchange *wire_exchange(struct wire *w, uint64_t unique)
-{
-    return g_hash_table_lookup(w->exchanges, GSIZE_TO_POINTER(unique));
-}
 
 static void wire_exchange_free(gpointer pointer)
 {
@@ -205,18 +232,95 @@ static void wire_collect(struct wire *w)
     ck_assert(errno == EAGAIN);
 }
 
+/* --- deaths --------------------------------------------------------------------------- */
+
+/* Its thread, if it has one, never gets on: see wire_writev. */
+static void wire_bury(struct wire *w)
+{
+    wire_collect(w);
+    wire_set_daemon(w, false);
+    g_ptr_array_add(w->graves, w->fs);
+    g_ptr_array_add(w->graves, w->session);
+    g_ptr_array_add(w->graves, w->loop);
+    g_ptr_array_add(w->graves, w->keep);
+    g_ptr_array_add(w->graves, w->fake);
+}
+
+static void wire_begin(struct wire *w);
+
+static void wire_begin_next(struct wire *w)
+{
+    char error[256];
+    struct keep *before = w->keep;
+    w->fake = fake_backend_die(w->fake);
+    if (w->between) {
+        w->between(w);
+    }
+    ck_assert_msg(keep_attach(dup(keep_fd(before)), &w->keep, error, sizeof error) == 0, "%s", error);
+    keep_begin(w->keep);
+    w->loop = ev_loop_new(EVFLAG_AUTO);
+    wire_begin(w);
+    ck_assert_msg(channel_resume(&w->channel, error, sizeof error) == 0, "%s", error);
+}
+
+static struct wire *wire_dying;
+
+static void wire_death(void)
+{
+    struct wire *w = wire_dying;
+    jmp_buf *living = w->living;
+    wire_bury(w);
+    ck_assert_ptr_nonnull(living);
+    longjmp(*living, 1);
+}
+
+void wire_die_at(struct wire *w, enum fake_call call, unsigned nth, bool after)
+{
+    wire_dying = w;
+    fake_backend_die_at(w->fake, call, nth, after, wire_death);
+}
+
+static unsigned wire_stores_left;
+
+static void wire_count_store(void)
+{
+    if (getpid() == gettid() && wire_dying->living && --wire_stores_left == 0) {
+        keep_on_store = NULL;
+        wire_death();
+    }
+}
+
+void wire_die_at_store(struct wire *w, unsigned nth)
+{
+    wire_dying = w;
+    wire_stores_left = nth;
+    keep_on_store = wire_count_store;
+}
+
+bool wire_has_died(const struct wire *w)
+{
+    keep_on_store = NULL;
+    return keep_generation(w->keep) > 1;
+}
+
+void wire_die(struct wire *w)
+{
+    wire_bury(w);
+    wire_turn(w);
+}
+
 /* --- moving --------------------------------------------------------------------------- */
 
 static bool wire_take_some(struct wire *w)
 {
-    int size;
+    int error = 0;
     bool took = false;
-    while ((size = fuse_session_receive_buf(w->session, &w->buffer)) > 0) {
-        fuse_session_process_buf(w->session, &w->buffer);
+    while (channel_read(&w->channel, &error)) {
+        channel_process(&w->channel);
         wire_collect(w);
         took = true;
     }
-    ck_assert_int_eq(size, -EAGAIN);
+    ck_assert_int_eq(error, -EAGAIN);
     return took;
 }
 
@@ -225,8 +329,7 @@ void wire_take(struct wire *w)
     wire_take_some(w);
 }
 
-/* Has anything moved? */
-static bool wire_turn_one(struct wire *w)
+static bool wire_turn_living(struct wire *w)
 {
     bool moved = wire_take_some(w);
     request_wake_due(w->fs);
@@ -239,6 +342,23 @@ static bool wire_turn_one(struct wire *w)
         wire_collect(w);
     }
     return moved || ev_pending_count(w->loop) || !TAILQ_EMPTY(&w->fs->interrupted);
+}
+
+/* Has anything moved? */
+static bool wire_turn_one(struct wire *w)
+{
+    jmp_buf death;
+    bool moved = false;
+    if (wire_of(w->fs)) {
+        w->living = &death;
+        moved = setjmp(death) == 0 && wire_turn_living(w);
+        w->living = NULL;
+    }
+    if (!wire_of(w->fs)) {
+        wire_begin_next(w);
+        moved = true;
+    }
+    return moved;
 }
 
 void wire_turn(struct wire *w)
@@ -455,13 +575,27 @@ static void wire_make_keep(struct wire *w)
         sizes.tables[i].count = 1 << 16;
     }
     ck_assert_msg(keep_create(&sizes, &w->keep, error, sizeof error) == 0, "%s", error);
+    keep_begin(w->keep);
+}
+
+static void wire_begin(struct wire *w)
+{
+    static const struct fuse_custom_io io = {.writev = wire_writev, .read = wire_readv};
+    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+    w->fs = fs_new(w->loop, fake_backend_head(w->fake), &w->options, w->keep);
+    wire_set_daemon(w, true);
+    fuse_opt_add_arg(&args, "wire");
+    w->session = fuse_session_new(&args, &ops_table, sizeof ops_table, w->fs);
+    fuse_opt_free_args(&args);
+    ck_assert_ptr_nonnull(w->session);
+    ck_assert_int_eq(fuse_session_custom_io(w->session, &io, w->end), 0);
+    channel_open(&w->channel, w->session, w->keep);
+    fs_start(w->fs, w->session);
 }
 
 static struct wire *wire_new_on(unsigned features, const struct fake_backend *store, unsigned minor)
 {
-    static const struct fuse_custom_io io = {.writev = wire_writev, .read = wire_readv};
     struct wire *w = g_new0(struct wire, 1);
-    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
     int ends[2], room = 4 * WIRE_MESSAGE_MAX;
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     for (int i = 0; i < 2; i++) {
@@ -469,6 +603,7 @@ static struct wire *wire_new_on(unsigned features, const struct fake_backend *st
         setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
     }
     w->kernel = ends[0];
+    w->end = ends[1];
     w->loop = ev_loop_new(EVFLAG_AUTO);
     w->options = (struct options){.ttl = LEASE_TTL_DEFAULT, .mode = 0777};
     w->fake = fake_backend_new(&wire_clock, features, store);
@@ -477,18 +612,13 @@ static struct wire *wire_new_on(unsigned features, const struct fake_backend *st
     w->opened = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     w->notices = g_array_new(FALSE, FALSE, sizeof(struct wire_notice));
     w->children = g_array_new(FALSE, FALSE, sizeof(pid_t));
+    w->graves = g_ptr_array_new();
     w->next_unique = 2;
     w->directory = FUSE_ROOT_ID;
     w->mode = 0644;
     w->pid = getpid();
     wire_make_keep(w);
-    w->fs = fs_new(w->loop, fake_backend_head(w->fake), &w->options, w->keep);
-    fuse_opt_add_arg(&args, "wire");
-    w->session = fuse_session_new(&args, &ops_table, sizeof ops_table, w->fs);
-    fuse_opt_free_args(&args);
-    ck_assert_ptr_nonnull(w->session);
-    ck_assert_int_eq(fuse_session_custom_io(w->session, &io, ends[1]), 0);
-    fs_start(w->fs, w->session);
+    wire_begin(w);
     wire_greet(w, minor);
     return w;
 }
@@ -572,6 +702,18 @@ static void wire_check_answered(struct wire *w)
     ck_assert_uint_eq(w->fs->requests, 0);
 }
 
+/* The kernel knows no node any more. */
+static void wire_check_forgotten(struct wire *w)
+{
+    GPtrArray *nodes = tree_all(w->fs->tree);
+    for (guint i = 0; i < nodes->len; i++) {
+        struct node *node = g_ptr_array_index(nodes, i);
+        ck_assert_msg(node->record->lookups == 0, "%s is not forgotten", tree_name(node));
+        tree_unref(w->fs->tree, node);
+    }
+    g_ptr_array_free(nodes, TRUE);
+}
+
 void wire_free(struct wire *w)
 {
     if (w->beside) {
@@ -589,6 +731,7 @@ void wire_free(struct wire *w)
     fake_backend_hold_events(w->fake, false);
     wire_turn(w);
     wire_close_all(w);
+    wire_check_forgotten(w);
     wire_end(w);
 }
 
@@ -598,6 +741,7 @@ void wire_end(struct wire *w)
     wire_collect(w);
     wire_check_answered(w);
     fuse_session_destroy(w->session);
+    wire_set_daemon(w, false);
     fs_free(w->fs);
     keep_free(w->keep);
     backend_free(fake_backend_head(w->fake));
@@ -609,7 +753,6 @@ void wire_end(struct wire *w)
     g_hash_table_destroy(w->opened);
     g_array_free(w->notices, TRUE);
     g_array_free(w->children, TRUE);
-    free(w->buffer.mem);
     close(w->kernel);
     ev_loop_destroy(w->loop);
     g_free(w);

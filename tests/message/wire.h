@@ -11,6 +11,9 @@
 #include <linux/fuse.h>
 #include <sys/types.h>
 
+#include <setjmp.h>
+
+#include "fs/daemon/channel.h"
 #include "fs/daemon/filesystem.h"
 #include "fs/options/options.h"
 #include "tests/message/fake_backend.h"
@@ -22,8 +25,13 @@ struct wire {
     struct keep *keep;
     struct fs *fs;
     struct fuse_session *session;
-    struct fuse_buf buffer;
-    int kernel; /* the check's end */
+    struct channel channel;
+    int end; /* the filesystem's */
+    unsigned features;
+    void (*between)(struct wire *w); /* called when a daemon has died and the next one has not begun; or NULL */
+    jmp_buf *living;                 /* to where a daemon goes that dies by itself; NULL: none runs */
+    GPtrArray *graves;               /* of daemons that have died */
+    int kernel;                      /* the check's end */
     uint64_t next_unique;
     GHashTable *exchanges; /* unique -> struct wire_exchange */
     GHashTable *lookups;   /* node id -> how often it was returned */
@@ -55,6 +63,7 @@ struct wire_notice {
 
 /* One request and its answer. */
 struct wire_exchange {
+    const struct fs *replier; /* the daemon that has written the reply */
     uint32_t opcode;
     uint64_t node;
     uint32_t flags; /* of an open */
@@ -74,6 +83,18 @@ struct wire *wire_new_beside(struct wire *first);
 void wire_free(struct wire *w);
 /* The mount ends as it is, with calls of the backend that were held back; checks that nothing is left unanswered. */
 void wire_end(struct wire *w);
+
+/* --- the daemon's death: as kill -9, and the next daemon begins at once ------------------ */
+
+/* It dies now. */
+void wire_die(struct wire *w);
+/* It dies in the nth call of the store of this kind from now (0: the next), before or after that is carried out.  The
+ * next wire_turn begins the next daemon. */
+void wire_die_at(struct wire *w, enum fake_call call, unsigned nth, bool after);
+
+/* It dies before the nth store (from 1) from now into the memory that outlives it.  True, later: it did. */
+void wire_die_at_store(struct wire *w, unsigned nth);
+bool wire_has_died(const struct wire *w);
 
 /* --- processes ------------------------------------------------------------------ */
 

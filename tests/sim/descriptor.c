@@ -148,6 +148,10 @@ int __wrap_getpid(void);
 ssize_t __wrap_read(int fd, void *data, size_t size)
 {
     struct timer *timer = descriptor_object(fd, DESCRIPTOR_TIMER);
+    struct kernel *kernel = descriptor_object(fd, DESCRIPTOR_KERNEL);
+    if (kernel) {
+        return kernel_read(kernel, data, size);
+    }
     if (!timer) {
         return __real_read(fd, data, size);
     }

@@ -44,6 +44,7 @@ static const struct {
 #define REDLOCK (1u << MOUNT_REDLOCK)
 #define SEVERAL (SENTINEL | REDLOCK)
     [FAULT_DAEMON_KILLED] = {"daemon killed", 3, ANY},
+    [FAULT_DAEMON_SUCCEEDED] = {"daemon killed, and another goes on", 0, ANY & ~(1u << MOUNT_MEMORY)},
     [FAULT_DAEMON_ENDED] = {"daemon ended and begun anew", 2, ANY},
     [FAULT_DAEMON_STOPPED] = {"daemon stopped", 4, ANY},
     [FAULT_HOST_SUSPENDED] = {"host suspended", 3, ANY},
@@ -854,6 +855,9 @@ void fault_act(const struct act *act)
     case FAULT_DAEMON_KILLED:
         fault_strikes(kind, index);
         mount_kill(mount);
+        break;
+    case FAULT_DAEMON_SUCCEEDED:
+        faults.struck[kind] += mount_succeed(mount);
         break;
     case FAULT_DAEMON_ENDED:
         fault_strikes(kind, index);

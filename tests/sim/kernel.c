@@ -20,6 +20,9 @@ struct kernel {
     GQueue *interrupts; /* of uint64_t: to be read first */
     GQueue *pending;    /* requests to be read */
     GPtrArray *processing;
+    GHashTable *answered; /* unique -> the daemon's number, and 1 */
+    unsigned daemon;      /* its number */
+    unsigned notifying;
     GPtrArray *nodes;
     GPtrArray *entries;
     struct kernel_node *root;
@@ -73,6 +76,7 @@ struct kernel *kernel_new(struct host *host, const struct kernel_options *option
     kernel->interrupts = g_queue_new();
     kernel->pending = g_queue_new();
     kernel->processing = g_ptr_array_new();
+    kernel->answered = g_hash_table_new(NULL, NULL);
     kernel->nodes = g_ptr_array_new();
     kernel->entries = g_ptr_array_new();
     kernel->root = g_new0(struct kernel_node, 1);
@@ -226,6 +230,23 @@ void kernel_abort(struct kernel *kernel)
     for (guint i = 0; i < kernel->entries->len; i++) {
         ((struct kernel_entry *)g_ptr_array_index(kernel->entries, i))->expires = 0;
     }
+}
+
+void kernel_succeed(struct kernel *kernel)
+{
+    kernel->daemon++;
+}
+
+bool kernel_is_notified(const struct kernel *kernel)
+{
+    return kernel->notifying > 0;
+}
+
+/* Has a daemon before this one answered it? */
+static bool kernel_was_answered(const struct kernel *kernel, uint64_t unique)
+{
+    unsigned by = GPOINTER_TO_UINT(g_hash_table_lookup(kernel->answered, GSIZE_TO_POINTER(unique)));
+    return by && by <= kernel->daemon;
 }
 
 void kernel_greet(struct kernel *kernel)
@@ -402,7 +423,9 @@ ssize_t kernel_writev(struct kernel *kernel, const struct iovec *parts, int coun
     }
     if (!header.unique) {
         g_byte_array_append(message, (const guint8 *)"", 1);
+        kernel->notifying++;
         int result = kernel_notified(kernel, header.error, (const char *)message->data + sizeof header);
+        kernel->notifying--;
         g_byte_array_unref(message);
         errno = -result;
         return result < 0 ? -1 : length;
@@ -415,6 +438,11 @@ ssize_t kernel_writev(struct kernel *kernel, const struct iovec *parts, int coun
         }
         g_byte_array_unref(message);
         return length;
+    }
+    if (kernel_was_answered(kernel, header.unique)) {
+        g_byte_array_unref(message);
+        errno = ENOENT;
+        return -1;
     }
     struct kernel_request *request = kernel_processing(kernel, header.unique);
     if (!request) {
@@ -429,6 +457,7 @@ ssize_t kernel_writev(struct kernel *kernel, const struct iovec *parts, int coun
     }
     world_trace("m%u< %lu %s %d", kernel->options.mount, (unsigned long)request->unique, kernel_opcode(request->opcode),
                 header.error);
+    g_hash_table_insert(kernel->answered, GSIZE_TO_POINTER(request->unique), GUINT_TO_POINTER(kernel->daemon + 1));
     g_byte_array_remove_range(message, 0, sizeof header);
     request->answer = message;
     kernel_answer(request, header.error);

@@ -88,6 +88,10 @@ unsigned kernel_mount(const struct kernel *kernel);
 dev_t kernel_device(const struct kernel *kernel);
 /* FUSE_INIT is the first message. */
 void kernel_greet(struct kernel *kernel);
+/* Another daemon goes on with it: what the one before has answered is answered. */
+void kernel_succeed(struct kernel *kernel);
+/* Is a notification in the middle of it?  A daemon that is killed then needs another one's replies to be gone. */
+bool kernel_is_notified(const struct kernel *kernel);
 /* The daemon has ended: all requests are answered ECONNABORTED. */
 void kernel_abort(struct kernel *kernel);
 bool kernel_is_dead(const struct kernel *kernel);

@@ -16,6 +16,7 @@
 #include "backend/redis/redis.h"
 #include "backend/redlock/redlock.h"
 #include "backend/zookeeper/zookeeper.h"
+#include "fs/daemon/channel.h"
 #include "fs/daemon/filesystem.h"
 #include "fs/kernel/request.h"
 #include "fs/ops/ops.h"
@@ -36,7 +37,7 @@ struct daemon {
     struct backend *backend;
     struct fs *fs;
     struct fuse_session *session;
-    struct fuse_buf buffer;
+    struct channel channel;
     ev_io io;
     bool halted; /* stopped, or killed */
 };
@@ -116,8 +117,7 @@ bool mount_is_stopped(const struct mount *mount)
 
 static ssize_t mount_session_read(int fd, void *buffer, size_t size, void *userdata)
 {
-    const struct fs *fs = userdata;
-    (void)fs;
+    (void)userdata;
     return kernel_read(kernel_of(fd), buffer, size);
 }
 
@@ -132,9 +132,9 @@ static void mount_readable(struct ev_loop *loop, ev_io *io, int events)
 {
     struct daemon *daemon = io->data;
     (void)loop, (void)events;
-    int size = fuse_session_receive_buf(daemon->session, &daemon->buffer);
-    if (size > 0) {
-        fuse_session_process_buf(daemon->session, &daemon->buffer);
+    int error;
+    if (channel_read(&daemon->channel, &error)) {
+        channel_process(&daemon->channel);
     }
 }
 
@@ -212,7 +212,8 @@ static int mount_open_store(struct mount *mount, struct backend **ret, char *err
     return redis_new(&options, ret, error, error_size);
 }
 
-static bool mount_begin(struct mount *mount, struct daemon *daemon)
+/* `again`: the kernel is that of a daemon before. */
+static bool mount_begin(struct mount *mount, struct daemon *daemon, bool again)
 {
     static const struct fuse_custom_io io = {.writev = mount_session_writev, .read = mount_session_read};
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
@@ -232,7 +233,11 @@ static bool mount_begin(struct mount *mount, struct daemon *daemon)
     daemon->session = fuse_session_new(&args, &ops_table, sizeof ops_table, daemon->fs);
     fuse_opt_free_args(&args);
     fuse_session_custom_io(daemon->session, &io, kernel_descriptor(mount->kernel));
+    channel_open(&daemon->channel, daemon->session, mount->keep);
     fs_start(daemon->fs, daemon->session);
+    if (again && channel_resume(&daemon->channel, error, sizeof error) < 0) {
+        g_error("%s", error);
+    }
     ev_io_init(&daemon->io, mount_readable, kernel_descriptor(mount->kernel), EV_READ);
     daemon->io.data = daemon;
     ev_io_start(daemon->loop, &daemon->io);
@@ -255,7 +260,16 @@ static void mount_make_keep(struct mount *mount)
     }
 }
 
-bool mount_start(struct mount *mount)
+static void mount_take_keep(struct mount *mount)
+{
+    char error[256];
+    int fd = dup(keep_fd(mount->keep));
+    if (keep_attach(fd, &mount->keep, error, sizeof error) < 0) { /* that of the dead daemon is abandoned with it */
+        g_error("%s", error);
+    }
+}
+
+static bool mount_run(struct mount *mount, bool again)
 {
     struct daemon *daemon = g_new0(struct daemon, 1);
     struct host *former = world_enter(&mount->host);
@@ -263,20 +277,26 @@ bool mount_start(struct mount *mount)
     volatile bool serves = false;
     daemon->mount = mount;
     mount->daemon = daemon;
-    mount->kernel = kernel_new(&mount->host, &mount->given.kernel);
-    mount_make_keep(mount);
+    if (again) {
+        kernel_succeed(mount->kernel);
+        mount_take_keep(mount);
+    } else {
+        mount->kernel = kernel_new(&mount->host, &mount->given.kernel);
+        mount_make_keep(mount);
+    }
+    keep_begin(mount->keep);
     mount->state = MOUNT_SERVES;
     struct task_maker maker = task_set_maker((struct task_maker){&mount->host, &daemon->halted});
     mount->inside = &killed;
     if (setjmp(killed) == 0) {
-        serves = mount_begin(mount, daemon);
+        serves = mount_begin(mount, daemon, again);
         if (!serves) {
             mount->state = MOUNT_ENDED;
             kernel_abort(mount->kernel);
             if (mount->disk) {
                 disk_forget_opens(mount->disk);
             }
-        } else {
+        } else if (!again) {
             kernel_greet(mount->kernel);
         }
     }
@@ -284,6 +304,40 @@ bool mount_start(struct mount *mount)
     task_set_maker(maker);
     world_enter(former);
     return serves && mount->state == MOUNT_SERVES;
+}
+
+bool mount_is_busy(const struct mount *mount)
+{
+    return mount->inside || (mount->state == MOUNT_SERVES && loop_is_running(mount->daemon->loop));
+}
+
+bool mount_start(struct mount *mount)
+{
+    return mount_run(mount, false);
+}
+
+bool mount_succeed(struct mount *mount)
+{
+    struct daemon *daemon = mount->daemon;
+    if (mount->state != MOUNT_SERVES || mount_is_busy(mount) || kernel_is_notified(mount->kernel)) {
+        return false;
+    }
+    world_trace("m%u is killed, and another daemon goes on", mount->host.index);
+    mount->state = MOUNT_KILLED;
+    daemon->halted = true;
+    loop_abandon(daemon->loop);
+    if (mount->disk) {
+        disk_forget_opens(mount->disk);
+    }
+    if (mount_is_redis(mount->given.store)) {
+        network_drop(&mount->host);
+    } else if (mount->given.store == MOUNT_ZOOKEEPER) {
+        zkmodel_drop(&mount->host);
+    }
+    if (!mount_run(mount, true)) {
+        mount->given.died(mount->host.index);
+    }
+    return true;
 }
 
 void mount_kill(struct mount *mount)
@@ -315,11 +369,6 @@ void mount_kill(struct mount *mount)
     loop_escape(daemon->loop);
 }
 
-bool mount_is_busy(const struct mount *mount)
-{
-    return mount->inside || (mount->state == MOUNT_SERVES && loop_is_running(mount->daemon->loop));
-}
-
 void mount_stop(struct mount *mount, bool stop)
 {
     if (mount->state == MOUNT_SERVES) {
@@ -345,7 +394,6 @@ void mount_end(struct mount *mount)
         kernel_abort(mount->kernel);
         fuse_session_destroy(daemon->session);
         fs_free(daemon->fs);
-        free(daemon->buffer.mem);
         backend_free(daemon->backend);
         ev_loop_destroy(daemon->loop);
         mount->state = MOUNT_ENDED;

@@ -59,6 +59,8 @@ bool mount_start(struct mount *mount);
 bool mount_is_busy(const struct mount *mount);
 /* SIGKILL.  Does not return if called from inside of the daemon. */
 void mount_kill(struct mount *mount);
+/* SIGKILL, and the next daemon goes on with the same kernel, which nobody is to notice.  False: not now. */
+bool mount_succeed(struct mount *mount);
 /* SIGTERM: it ends in order. */
 void mount_end(struct mount *mount);
 /* SIGSTOP and SIGCONT. */

@@ -30,7 +30,7 @@ m+|backend/lockspace/grant.c|if (t->head.fence < q->granted && t->entry->type !=
 m|backend/lockspace/grant.c|if (lost && delay > 0 && t->head.held|if (false && delay > 0 && t->head.held
 m+|backend/lockspace/grant.c|*blocker = lockspace_blocker(space, q->lock, t);|*blocker = q->lock->type == ENTRY_DIRECTORY && lockspace_position(t) <= q->lock->directory->attributes.width ? NULL : lockspace_blocker(space, q->lock, t);
 m+|backend/lockspace/grant.c|*blocker = lockspace_blocker(space, q->lock, t);|*blocker = q->lock->type != ENTRY_DIRECTORY && lockspace_shared(t) ? NULL : lockspace_blocker(space, q->lock, t);
-m+|fs/hold/hold.c|        hold_spend_handles(hold, why != BACKEND_RELEASED \\|\\| ticket->guarded);|        hold_spend_handles(hold, false);
+m+|fs/hold/hold.c|        hold_spend_handles(fs, hold, why != BACKEND_RELEASED \\|\\| ticket->guarded);|        hold_spend_handles(fs, hold, false);
 m+|backend/deadlock.c|        s->found = true;|        s->found = false;
 m|fs/ops/lock.c|    if (lost && hold) {|    if ((lost \\|\\| result == BACKEND_BUSY) && hold) {
 m+|backend/lockspace/queue.c|                if (!k->head.held && queue_outranks(space, lock, t, k) && queue_outranks(space, lock, k, t)) {|                if (false) {
@@ -58,7 +58,7 @@ m+|fs/hold/rights.c|    if (uid == rights->uid) {|    if (true) {
 m+|fs/kernel/request.c|        } else if (r->queue) {\n            request_unpark(r);|        } else if (false) {\n            request_unpark(r);
 r|fs/kernel/request.c|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= now && clock_now() - now < REQUEST_WAKE_LIMIT) {|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake + 60000 <= now && clock_now() - now < REQUEST_WAKE_LIMIT) {
 l+|backend/local/loop.c|    if (local_is_recorded(l, ticket) && !ticket->guarded) {\n        local_store_put_end(l->store, ticket->fence, ticket->kind);\n    }|    (void)l;
-l+|backend/local/replay.c|(handle_lock && claim.wait)|(handle_lock && (claim.wait \\|\\| lease->kind == BACKEND_FCNTL))
+l+|backend/local/replay.c|(handle_lock && claim.wait && !claim.sequence)|(handle_lock && (claim.wait \\|\\| lease->kind == BACKEND_FCNTL))
 l+|fs/hold/verdict.c|    if (found->verdict == OPENERS_NOBODY) {|    if (found->verdict == OPENERS_NOBODY \\|\\| (survivor->hold->owner && !owner_alive(survivor->hold->owner))) {
 l+|fs/hold/verdict.c|    if (found->verdict == OPENERS_NOBODY) {|    if (found->verdict == OPENERS_NOBODY \\|\\| (found->count == 1 && found->processes[0].unseen)) {
 l+|backend/journal/file.c|        if (n < 0 && errno == EINTR) {\n            continue;\n        }\n        if (n < 0) {\n            return -errno;\n        }\n        data += n;\n        length -= (size_t)n;|        if (n < 0) {\n            return -errno;\n        }\n        return 0;

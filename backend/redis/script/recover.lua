@@ -1,7 +1,7 @@
 -- recover: what a mount that has started again held; its new channel gets the messages about it from now on.
 --
--- A handle lock keeps what it covers, but no lock owner: no claim of this mount is compatible with it.  One that waits
--- ends: its handle is closed.
+-- A handle lock keeps what it covers, and its handle and lock owner, whose numbers no other mount has.  One that waits
+-- ends, unless it is a ticket of a queue: a wait is requested again.
 --
 -- KEYS: those of head.lua of one lease after the other, RECLAIMED
 -- locks ({ticket, note as MINE has it, sequence (1/0), …}); mount: the new channel
@@ -14,7 +14,7 @@ local function recover(note)
   look()
   if is_uncontended(id) then
     local left = uncontended_left()
-    uncontended.m, uncontended.h = a.mount, nil
+    uncontended.m = a.mount
     keep_uncontended(left)
     set_number(uncontended.z .. ' ' .. a.mount .. ' ' .. id .. '+')
     return {uncontended.z, left, now - uncontended.a, uncontended.l, uncontended.x, uncontended.i, '', 0, uncontended.y or '',
@@ -26,13 +26,16 @@ local function recover(note)
     return {}
   end
   local waits = call('ZSCORE', WAIT, id) and 1 or 0
-  if t.k ~= 1 and (waits == 1 or not t.c) then
+  if t.k ~= 1 and not sequence and (waits == 1 or not t.c) then
     call('ZADD', TERM, '0', id) -- so that whoever looks next ends it
     call('SREM', MINE, note)
     return {0}
   end
-  if t.p then call('HDEL', INFO, 'p:' .. t.m .. ' ' .. t.p) end
-  t.m, t.h, t.p, t.u = a.mount, nil, nil, nil
+  if t.p and t.c then
+    call('HDEL', INFO, 'p:' .. t.m .. ' ' .. t.p)
+    call('HSET', INFO, 'p:' .. a.mount .. ' ' .. t.p, id)
+  end
+  t.m, t.u = a.mount, nil
   call('HSET', INFO, id, cmsgpack.pack(t))
   local content, segments = call('HGET', INFO, 'c:' .. id) or '', t.s and table.concat(t.s, ' ') or ''
   return {number, deadline - now, now - t.a, t.l, t.x, t.i, t.n or '', waits, content, t.k, segments}

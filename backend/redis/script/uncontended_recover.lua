@@ -20,7 +20,7 @@ local function recover(L, FENCE, id)
   local left = call('PTTL', L) - (delay or 0)
   if type(t) ~= 'table' or left <= 0 then return 0 end
   local renewed = not is_fixed(t.meta)
-  t.mount, t.handle = a.mount, nil
+  t.mount = a.mount
   local px = string.format('%.0f', (renewed and t.ttl or left) + delay)
   call('SET', L, value:sub(1, at - 1) .. pack_claim(t), 'PX', px)
   call('SET', FENCE, number .. ' ' .. a.mount .. ' ' .. id .. '+', 'PX', FENCE_KEPT)
