@@ -56,6 +56,7 @@ static void flow_on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
 void redlock_flow_continue_later(struct redlock_flow *flow, int64_t ms, void (*on_timer)(struct redlock_flow *flow))
 {
     flow->on_timer = on_timer;
+    ev_timer_stop(flow->r->remote.loop, &flow->timer);
     ev_timer_init(&flow->timer, flow_on_timer, (double)ms / 1000, 0);
     flow->timer.data = flow;
     ev_now_update(flow->r->remote.loop);

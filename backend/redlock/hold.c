@@ -71,7 +71,7 @@ static void hold_send_note_out(struct redlock *r, const char *id, const char *na
     redlock_poll_send(r, NULL, REDLOCK_NOTES, REDLOCK_RELEASE_TIME);
 }
 
-void redlock_hold_report(struct redlock *r, const char *id, enum remote_event event, enum backend_end why)
+bool redlock_hold_report(struct redlock *r, const char *id, enum remote_event event, enum backend_end why)
 {
     GPtrArray *ids = g_ptr_array_new_with_free_func(g_free);
     GHashTableIter each;
@@ -93,8 +93,10 @@ void redlock_hold_report(struct redlock *r, const char *id, enum remote_event ev
         }
         remote_on_event(&r->remote, ids->pdata[i], event, why);
     }
+    bool any = ids->len > 0;
     g_ptr_array_unref(ids);
     g_free(name);
+    return any;
 }
 
 /* --- records --- */

@@ -8,20 +8,6 @@
 #define MOUNTS_TIME 500 /* ms; a mount that has not answered by then is away */
 #define MOUNTS_MAX 10000
 
-static void mounts_on_published(void *arg, const struct redis_answer *answer)
-{
-    (void)arg, (void)answer;
-}
-
-static void mounts_publish(struct redlock_node *node, const char *text)
-{
-    const struct redis_argument words[] = {
-        {"PUBLISH", 7}, {node->r->channel, strlen(node->r->channel)}, {text, strlen(text)}};
-    if (redlock_node_is_up(node)) {
-        redis_conn_command(node->conn, words, G_N_ELEMENTS(words), 0, mounts_on_published, node);
-    }
-}
-
 static void mounts_answer(struct redlock_flow *flow)
 {
     struct remote_request *request = flow->request;
@@ -45,7 +31,7 @@ void redlock_mounts(struct redlock_flow *flow)
     flow->mounts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     char *text = g_strdup_printf("m %s", flow->id);
     for (unsigned i = 0; i < flow->r->count; i++) {
-        mounts_publish(&flow->r->nodes[i], text);
+        redlock_node_publish(&flow->r->nodes[i], text);
     }
     g_free(text);
     redlock_flow_continue_later(flow, MOUNTS_TIME, mounts_answer);
@@ -58,7 +44,7 @@ void redlock_mounts_question(struct redlock_node *node, const char *question)
     if (remote_is_id(question) && g_strv_length(about) == 3) {
         char *text = g_strdup_printf("i %s %s %s\t%s\t%" G_GINT64_FORMAT, question, r->id, about[1], about[2],
                                      clock_now() - r->started);
-        mounts_publish(node, text);
+        redlock_node_publish(node, text);
         g_free(text);
     }
     g_strfreev(about);

@@ -129,3 +129,12 @@ void redlock_node_up(struct redlock_node *node)
         redis_conn_command(node->conn, words, G_N_ELEMENTS(words), 0, node_on_configuration, node);
     }
 }
+
+void redlock_node_publish(struct redlock_node *node, const char *text)
+{
+    const struct redis_argument words[] = {
+        {"PUBLISH", strlen("PUBLISH")}, {node->r->channel, strlen(node->r->channel)}, {text, strlen(text)}};
+    if (redlock_node_is_up(node)) {
+        redis_conn_command(node->conn, words, G_N_ELEMENTS(words), 0, NULL, NULL);
+    }
+}

@@ -110,6 +110,8 @@ bool redlock_node_is_full(const struct redlock_node *node); /* it was of late */
 void redlock_node_stamp(struct redlock_node *node);
 /* ms for which a server that started at `born` is held off, with terms of at most `term`. */
 int64_t redlock_node_hold_off(clock_ms now, clock_ms born, int64_t term);
+/* Sends a message to all mounts through that server, if it is up. */
+void redlock_node_publish(struct redlock_node *node, const char *text);
 /* The number of servers that are up. */
 unsigned redlock_nodes_up(const struct redlock *r);
 
@@ -195,6 +197,8 @@ struct redlock_flow {
         struct remote_batch *renewals;
         struct {
             bool holder_read; /* from the servers */
+            bool confirmed;   /* the holder's mount has read that it ended */
+            bool released;    /* only that confirmation is missing */
         } revoke;
         struct {
             char mark[REMOTE_ID_SIZE]; /* names the new directory */
@@ -255,8 +259,8 @@ const char *redlock_hold_value(const struct redlock *r, const char *id);
 struct remote_ticket *redlock_hold_find_sharing(const struct redlock *r, const char *name, const char *id);
 /* The first ticket of this mount that holds the lock before its deadline; NULL: none. */
 struct remote_ticket *redlock_hold_find_holder(const struct redlock *r, const char *name);
-/* Reports an event to all tickets of this mount that hold with that value. */
-void redlock_hold_report(struct redlock *r, const char *id, enum remote_event event, enum backend_end why);
+/* Reports an event to all tickets of this mount that hold with that value.  False: there is none. */
+bool redlock_hold_report(struct redlock *r, const char *id, enum remote_event event, enum backend_end why);
 
 /* --- query.c --- */
 
@@ -293,6 +297,8 @@ void redlock_directory_restore_all(struct redlock *r);
 /* --- revoke.c --- */
 
 void redlock_revoke(struct redlock_flow *flow);
+/* The message "h TOKEN". */
+void redlock_revoke_confirmed(struct redlock *r, const char *id);
 
 /* --- acquire.c --- */
 

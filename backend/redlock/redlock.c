@@ -62,8 +62,19 @@ static void redlock_on_down(void *context, const char *why)
     }
 }
 
-/* "w TOKEN": another waits for this holder's lock; "e TOKEN WHY": the holder was revoked; of "m" and "i" see mounts.c.
- * Each server sends it. */
+static void redlock_on_revoked(struct redlock *r, const char *id, enum backend_end why)
+{
+    if (redlock_hold_report(r, id, REMOTE_ENDED, why)) {
+        char *text = g_strconcat("h ", id, NULL);
+        for (unsigned i = 0; i < r->count; i++) {
+            redlock_node_publish(&r->nodes[i], text);
+        }
+        g_free(text);
+    }
+}
+
+/* A message to all mounts, which each server sends.  "w TOKEN": another waits for this holder's lock; "e TOKEN WHY":
+ * the holder was revoked; "h TOKEN": its mount has read that; of "m" and "i" see mounts.c. */
 static void redlock_on_message(void *context, const char *data, size_t length)
 {
     struct redlock_node *node = context;
@@ -72,8 +83,9 @@ static void redlock_on_message(void *context, const char *data, size_t length)
     if (count == 2 && strcmp(words[0], "w") == 0) {
         redlock_hold_report(node->r, words[1], REMOTE_WANTED, BACKEND_LOST);
     } else if (count == 3 && strcmp(words[0], "e") == 0) {
-        redlock_hold_report(node->r, words[1], REMOTE_ENDED,
-                            strcmp(words[2], "released") == 0 ? BACKEND_RELEASED : BACKEND_BROKEN);
+        redlock_on_revoked(node->r, words[1], strcmp(words[2], "released") == 0 ? BACKEND_RELEASED : BACKEND_BROKEN);
+    } else if (count == 2 && strcmp(words[0], "h") == 0) {
+        redlock_revoke_confirmed(node->r, words[1]);
     } else if (count == 2 && strcmp(words[0], "m") == 0) {
         redlock_mounts_question(node, words[1]);
     } else if (count == 3 && strcmp(words[0], "i") == 0) {

@@ -1,17 +1,36 @@
 /* revoke: ends holders by name, of any mount, by removing their keys.
  *
- * Each server sends a message to the holder's mount, which otherwise notices at its next renewal.  The keys of a holder
- * with a guard stay until the guard has run out, with another value: see release.lua.
+ * Each server sends a message to the holder's mount, which otherwise notices at its next renewal.  The answer waits for
+ * that mount's confirmation, so that afterwards no mount shows the lock.  A mount that is stopped or cut off delays it
+ * by REVOKE_CONFIRM_MAX, and so does one that is gone if there are others: the servers do not know whose a token is.
+ * The keys of a holder with a guard stay until the guard has run out, with another value: see release.lua.
  */
 #include <string.h>
 
 #include "backend/redlock/private.h"
+
+#define REVOKE_CONFIRM_MAX 1000 /* ms */
 
 static void revoke_answer(struct redlock_flow *flow, enum backend_result result)
 {
     struct remote_request *request = flow->request;
     redlock_flow_end(flow, true);
     remote_request_answer(request, result, 0);
+}
+
+static void revoke_on_confirmed(struct redlock_flow *flow)
+{
+    revoke_answer(flow, BACKEND_OK);
+}
+
+/* Has a mount other than this one got the message that the holder ended? */
+static bool revoke_was_heard(const struct redlock_flow *flow)
+{
+    int64_t most = 0;
+    for (unsigned i = 0; i < flow->r->count; i++) {
+        most = MAX(most, redlock_ballot_number(&flow->poll->ballots[i], 2));
+    }
+    return most > 1; /* this one is among them */
 }
 
 static void revoke_look(struct redlock_flow *flow);
@@ -23,22 +42,41 @@ static void revoke_on_released(struct redlock_flow *flow)
     if (verdict == VOTE_OPEN) {
         return;
     }
-    char *name = g_strdup(flow->name);
-    bool gone = verdict == VOTE_WON && redlock_ballot_number(redlock_poll_best(flow->poll, "ok", 1), 1) == 0;
-    if (verdict == VOTE_WON) {
-        redlock_hold_report(r, flow->id, REMOTE_ENDED, flow->request->fence ? BACKEND_RELEASED : BACKEND_BROKEN);
-    }
-    if (gone && !flow->revoke.holder_read) { /* this mount's own hold had ended unnoticed: another may hold by now */
-        revoke_look(flow);
-        g_free(name);
+    if (verdict != VOTE_WON) {
+        revoke_answer(flow, BACKEND_UNREACHABLE);
         return;
     }
-    revoke_answer(flow, verdict == VOTE_WON ? BACKEND_OK : BACKEND_UNREACHABLE);
-    struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, name);
+    bool ended = redlock_ballot_number(redlock_poll_best(flow->poll, "ok", 1), 1) != 0;
+    bool own = redlock_hold_report(r, flow->id, REMOTE_ENDED, flow->request->fence ? BACKEND_RELEASED : BACKEND_BROKEN);
+    if (!ended && !flow->revoke.holder_read) { /* this mount's own hold had ended unnoticed: another may hold by now */
+        revoke_look(flow);
+        return;
+    }
+    struct remote_lock *lock = g_hash_table_lookup(r->remote.locks, flow->name);
     if (lock) {
         remote_retry_waiter(&r->remote, lock);
     }
-    g_free(name);
+    bool another = flow->revoke.holder_read && !own && *flow->id && !redlock_is_guard(flow->id);
+    if (another && !flow->revoke.confirmed && revoke_was_heard(flow)) {
+        flow->revoke.released = true;
+        redlock_poll_close(flow->poll, true);
+        redlock_flow_continue_later(flow, REVOKE_CONFIRM_MAX, revoke_on_confirmed);
+    } else {
+        revoke_answer(flow, BACKEND_OK);
+    }
+}
+
+void redlock_revoke_confirmed(struct redlock *r, const char *id)
+{
+    struct redlock_flow *flow;
+    LIST_FOREACH(flow, &r->flows, link) {
+        if (flow->on_answer == revoke_on_released && strcmp(flow->id, id) == 0) {
+            flow->revoke.confirmed = true;
+            if (flow->revoke.released) {
+                redlock_flow_continue_later(flow, 0, revoke_on_confirmed);
+            }
+        }
+    }
 }
 
 static void revoke_release(struct redlock_flow *flow, const char *digest, const struct backend_info *holder)

@@ -249,6 +249,24 @@ START_TEST(server_that_forgot_while_the_holder_was_away_waits_for_its_term)
 }
 END_TEST
 
+/* The holder's mount is slow or stopped. */
+START_TEST(break_through_the_other_mount_waits_for_that_of_the_holder_for_a_while)
+{
+    struct lock *holder = lock_take(contract_one, "L");
+
+    lock_pass(MOMENT); /* PostgreSQL knows the mount by its first heartbeat */
+    strike((enum fault)_i);
+    clock_ms begun = clock_now();
+    contract_backend = contract_other;
+    ck_assert_int_eq(contract_revoke("L", 0), BACKEND_OK);
+    contract_backend = contract_one;
+    ck_assert_uint_eq(holder->log.ended, _i == SLOW);
+    ck_assert_int_lt(clock_now() - begun, SOON);
+    repair();
+    LOCK_UNTIL(holder->log.ended);
+}
+END_TEST
+
 static void setup(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -293,6 +311,10 @@ TCase *contract_faults_case(const struct contract *subject)
     tcase_add_loop_test(tcase, lease_that_nobody_renews_ends_while_the_connection_is_cut_again_and_again, UNCONTENDED,
                         CASES);
     tcase_add_test(tcase, claim_that_is_never_answered_leaves_nothing);
+    if (!store.sessions) { /* ZooKeeper tells the holder's mount a moment later */
+        tcase_add_loop_test(tcase, break_through_the_other_mount_waits_for_that_of_the_holder_for_a_while, STOPPED,
+                            SLOW + 1);
+    }
     return tcase;
 }
 

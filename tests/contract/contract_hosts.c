@@ -171,7 +171,7 @@ static void on_revoked(void *arg, enum backend_result result)
     contract_end_turn();
 }
 
-/* _i: it is shared.  ZooKeeper and Redlock tell other mounts a moment later. */
+/* _i: it is shared.  ZooKeeper tells other mounts a moment later. */
 START_TEST(revoking_is_complete_when_holders_of_both_mounts_have_the_event)
 {
     for (unsigned round = 0; round < 24; round++) {
@@ -423,9 +423,8 @@ TCase *contract_hosts_case(const struct contract *subject)
     }
     if (!sessions) {
         tcase_add_loop_test(tcase, first_waiter_gets_what_a_dead_mount_held_at_its_deadline, 0, 2);
-    }
-    if (!sessions && contract_has(BACKEND_CAN_SHARE)) {
-        tcase_add_loop_test(tcase, revoking_is_complete_when_holders_of_both_mounts_have_the_event, 0, 2);
+        tcase_add_loop_test(tcase, revoking_is_complete_when_holders_of_both_mounts_have_the_event, 0,
+                            contract_has(BACKEND_CAN_SHARE) ? 2 : 1);
     }
     if (contract_has(BACKEND_CAN_RANGE)) {
         tcase_add_test(tcase, byte_ranges_exclude_over_mounts);

@@ -3,12 +3,12 @@
 -- KEYS 5: NOTES
 -- ARGV: SHA-1 of the token, leaf, channel, why ('': its holder releases it; else the reason of a revocation), its number
 -- or 0, guard (ms for which the key stays, with a token that nobody extends; 0: none), the note in NOTES ('': none)
--- → {'ok', 1, or 0 if there was no such key}
+-- → {'ok', 1, or 0 if there was no such key, how many mounts got the message of a revocation}
 local NOTES = KEYS[5]
 local digest, leaf, channel, why, number, guard, note = unpack(ARGV)
-local value, ended = holder(), 0
+local value, ended, heard = holder(), 0, 0
 if value and redis.sha1hex(value) == digest then
-  if why ~= '' then call('PUBLISH', channel, 'e ' .. value:sub(1, 64) .. ' ' .. why) end
+  if why ~= '' then heard = call('PUBLISH', channel, 'e ' .. value:sub(1, 64) .. ' ' .. why) end
   local left = math.min(call('PTTL', L), tonumber(guard))
   if left > 0 then
     local nobodys = 'g' .. value:sub(2)
@@ -29,4 +29,4 @@ if not value then
   call('DEL', RECORD)
   call('ZREM', LIST, leaf)
 end
-return {'ok', ended}
+return {'ok', ended, heard}
