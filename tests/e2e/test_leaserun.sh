@@ -310,6 +310,17 @@ begin_stubborn() { # ARGUMENT…
     begin "$@" -- "$TEST_DIR/stubborn" "$TEST_DIR/run"
     expect eventually 10 mark run/stubborn
 }
+# watch_deaths, before what is to kill them; death_of_all sets DEATH, as `now` counts.
+watch_deaths() {
+    rm -f "$TEST_DIR/deaths"
+    start "$PYTHON" -S -E "$E2E_DIR/deaths.py" "$(pid_of run/stubborn)" "$(pid_of run/sibling)" "$(pid_of run/daemon)" >"$TEST_DIR/deaths"
+    expect eventually 10 [ -s "$TEST_DIR/deaths" ]
+}
+death_of_all() {
+    are_dead() { [ "$(wc -l <"$TEST_DIR/deaths")" = 2 ]; }
+    expect eventually 10 are_dead
+    DEATH=$(tail -n 1 "$TEST_DIR/deaths")
+}
 all_dead() { gone "$(pid_of run/stubborn)" && gone "$(pid_of run/sibling)" && gone "$(pid_of run/daemon)"; }
 
 it "when the lock is broken all that the command has started is killed, also what ignores signals and left the group"
@@ -404,12 +415,12 @@ expect grep -q 'daemon of the leasefs has ended' "$OUT.bg"
 it "when the lock is not renewed, because the daemon hangs, the command is dead before it would end"
 mount_memory ttl=3
 begin_stubborn "$MNT/i"
+watch_deaths
 kill -STOP "$DAEMON"
 now
 T=$NOW # at most 3 s are left
-expect eventually 10 all_dead
-now
-expect_between 0 $((NOW - T)) 2990 "milliseconds until all of it was dead"
+death_of_all
+expect_between 0 $((DEATH - T)) 2990 "milliseconds until all of it was dead"
 ended 75
 expect grep -q 'about to be lost: it is not renewed' "$OUT.bg"
 kill -CONT "$DAEMON"
@@ -485,12 +496,12 @@ it "while leaserun is stopped and the daemon hangs, the command is dead before t
 begin_stubborn "$MNT/j"
 kill -STOP "$RUNNER"
 expect eventually 5 stopped "$RUNNER"
+watch_deaths
 kill -STOP "$DAEMON"
 now
 T=$NOW
-expect eventually 10 all_dead
-now
-expect_between 0 $((NOW - T)) 2990 "milliseconds until all of it was dead"
+death_of_all
+expect_between 0 $((DEATH - T)) 2990 "milliseconds until all of it was dead"
 kill -CONT "$DAEMON"
 kill -CONT "$RUNNER"
 ended 75
@@ -501,12 +512,12 @@ begin_stubborn "$MNT/j"
 WATCHDOG=$(parent_of "$(pid_of run/stubborn)")
 kill -STOP "$WATCHDOG"
 expect eventually 5 stopped "$WATCHDOG"
+watch_deaths
 kill -STOP "$DAEMON"
 now
 T=$NOW
-expect eventually 10 all_dead
-now
-expect_between 0 $((NOW - T)) 2990 "milliseconds until all of it was dead"
+death_of_all
+expect_between 0 $((DEATH - T)) 2990 "milliseconds until all of it was dead"
 kill -CONT "$DAEMON"
 ended 75
 expect eventually 5 gone "$WATCHDOG"

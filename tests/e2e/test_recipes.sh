@@ -205,7 +205,8 @@ mkfifo "$TEST_DIR/done"
 join "$RECIPES/renewal" "$MNT/renewal" bash -c 'read -r _ <"$TEST_DIR/done"'
 join "$RECIPES/renewal" "$MNT/crashed" sleep 60
 join "$RECIPES/renewal" "$MNT/broken" sleep 60
-for name in renewal crashed broken; do expect eventually 20 exists $name/lease; done
+has_term() { [ "$(attribute "$1" ttl)" = 3 ]; }
+for name in renewal crashed broken; do expect eventually 20 has_term $name/lease; done
 expect_not "$RECIPES/renewal" "$MNT/renewal" true 2>/dev/null
 kill_group "${crowd[1]}"
 expect exists crashed/lease
