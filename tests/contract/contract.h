@@ -31,8 +31,8 @@ struct contract {
     /* Between these, what is opened has servers of its own, which restart ends; NULL: those of all checks. */
     void (*begin_own_servers)(void);
     void (*end_own_servers)(void);
-    /* Its server ends and begins again with its data; `empty`: without.  False: it cannot; NULL: neither. */
-    bool (*restart)(bool empty);
+    /* Its server ends and begins again with its data; `empty`: without.  NULL: it cannot. */
+    void (*restart)(bool empty);
     unsigned pace; /* what it has in a term is so many times less than others have; 0: once */
     int64_t term;  /* ms, CONTRACT_TERM; 0: that of a store across a network */
 };

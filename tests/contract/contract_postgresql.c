@@ -62,7 +62,7 @@ static struct backend *open_again(void)
 }
 
 /* `empty`: as a backup of an earlier time, or a standby that lacks all of it. */
-static bool restart(bool empty)
+static void restart(bool empty)
 {
     if (empty) {
         char *statement =
@@ -71,7 +71,6 @@ static bool restart(bool empty)
         g_free(statement);
     }
     postgresql_server_restart(server);
-    return true;
 }
 
 static void on_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,

@@ -104,15 +104,11 @@ static void end_own_servers(void)
     replica = shared[1];
 }
 
-static bool restart(bool empty)
+static void restart(bool empty)
 {
-    if (CONTRACT_WAIT) {
-        return false;
-    }
     redis_server_do(server, empty ? "FLUSHALL" : "SAVE");
     redis_server_stop(server);
     redis_server_again(server);
-    return true;
 }
 
 START_TEST(lock_that_another_mount_releases_by_its_token_ends_as_released)
@@ -201,7 +197,7 @@ int main(void)
                                           .open_relayed = open_relayed,
                                           .begin_own_servers = begin_own_servers,
                                           .end_own_servers = end_own_servers,
-                                          .restart = restart,
+                                          .restart = CONTRACT_WAIT ? NULL : restart,
                                           .brief = CONTRACT_WAIT,
                                           .timeout = RELAYED_TIMEOUT};
     if (!redis_server_exists()) {

@@ -87,10 +87,9 @@ static void end_own_server(void)
     term = CONTRACT_LONG / 2;
 }
 
-static bool restart(bool empty)
+static void restart(bool empty)
 {
     zookeeper_server_restart(server, empty);
-    return true;
 }
 
 /* The processes that took it may believe in it for its term. */

@@ -34,7 +34,7 @@ static struct ev_loop *loop;
 static struct relay relays[8];
 static unsigned count;
 static LIST_HEAD(, pair) pairs = LIST_HEAD_INITIALIZER(pairs);
-static bool deaf, cutting, closed, stopped;
+static bool deaf, mute, cutting, closed, stopped;
 static double slow; /* s */
 
 static void end_pair(struct pair *pair)
@@ -80,7 +80,7 @@ static void request(struct pair *pair)
         relay->held = g_byte_array_append(g_byte_array_new(), (const guint8 *)data, (guint)n);
         relay->held_for = dup(pair->server.fd);
         end_pair(pair);
-    } else if (n <= 0 || !pass_on(pair->server.fd, data, (size_t)n, 0)) {
+    } else if (n <= 0 || (!mute && !pass_on(pair->server.fd, data, (size_t)n, 0))) {
         end_pair(pair);
     }
 }
@@ -235,6 +235,11 @@ void relay_be_deaf(void)
     deaf = true;
 }
 
+void relay_be_mute(void)
+{
+    mute = true;
+}
+
 void relay_cut(void)
 {
     cutting = true;
@@ -278,7 +283,7 @@ void relay_be_slow(int64_t ms)
 
 void relay_reset(void)
 {
-    deaf = cutting = closed = false;
+    deaf = mute = cutting = closed = false;
     while (!LIST_EMPTY(&pairs))
         end_pair(LIST_FIRST(&pairs));
 }

@@ -21,6 +21,8 @@ void relay_end(void);
 
 /* From now on requests are passed on, and what is answered is lost. */
 void relay_be_deaf(void);
+/* From now on requests are lost, and what is answered, or reported, is passed on. */
+void relay_be_mute(void);
 /* The next answer is lost, and all connections with it; then all is passed on. */
 void relay_cut(void);
 /* All connections are cut, and none is accepted, until relay_reset. */
