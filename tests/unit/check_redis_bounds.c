@@ -716,6 +716,38 @@ START_TEST(mount_that_meets_a_higher_format_when_it_connects_again_stays_away)
 }
 END_TEST
 
+/* --- a clock that is slow by 1 %, as much as is promised --- */
+
+static bool slow;
+
+clock_ms __real_clock_now(void);
+clock_ms __wrap_clock_now(void);
+
+clock_ms __wrap_clock_now(void)
+{
+    clock_ms now = __real_clock_now();
+    return slow ? now - now / 100 : now;
+}
+
+static void setup_slow(void)
+{
+    slow = true;
+    hosts_setup();
+}
+
+START_TEST(slow_clock_relies_on_no_lock_for_longer_than_the_server_has_it)
+{
+    struct hosts_record *record = hosts_get(0, "L", HOSTS_LONG);
+    for (int i = 0; i < 3; i++) {
+        int64_t kept = redis_server_do(hosts_server, "PTTL h:L"), left = record->ticket->deadline - clock_now();
+        ck_assert_int_le(left * 100 / 99, kept);
+        ck_assert_int_ge(left, kept - kept / 40); /* and for not much less */
+        backend_renew(hosts_mount(0), &(struct backend_renewal){.ticket = record->ticket, .ttl = HOSTS_LONG}, 1);
+        hosts_pass(300);
+    }
+}
+END_TEST
+
 static Suite *bounds_suite(void)
 {
     Suite *suite = suite_create("bounds of a mount of Redis");
@@ -752,6 +784,11 @@ static Suite *bounds_suite(void)
     tcase_add_test(tcase, claim_that_was_refused_for_the_time_being_and_given_up_is_not_made);
     tcase_add_test(tcase, mount_that_meets_a_higher_format_when_it_connects_again_stays_away);
     suite_add_tcase(suite, tcase);
+
+    TCase *slowly = tcase_create("slow clock");
+    tcase_add_checked_fixture(slowly, setup_slow, hosts_teardown);
+    tcase_add_test(slowly, slow_clock_relies_on_no_lock_for_longer_than_the_server_has_it);
+    suite_add_tcase(suite, slowly);
 
     TCase *named = tcase_create("named");
     tcase_add_checked_fixture(named, hosts_setup, hosts_teardown);
