@@ -12,13 +12,23 @@ certificate() { # NAME OF-WHOM, as subjectAltName has it
         -addext "subjectAltName=$2" 2>"$TEST_DIR/openssl" || { sed 's/^/# /' "$TEST_DIR/openssl"; exit 1; }
 }
 
+free_port() { "$PYTHON" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
 # A server that shows this certificate; TLS_URI.
-serve() { # CERTIFICATE
-    local port
-    port=$("$PYTHON" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-    redis_start --tls-port "$port" --tls-cert-file "$TEST_DIR/$1.pem" --tls-key-file "$TEST_DIR/$1.key" \
-        --tls-ca-cert-file "$TEST_DIR/$1.pem" --tls-auth-clients no
-    TLS_URI=rediss://127.0.0.1:$port
+serve() { # CERTIFICATE [ARGUMENT…]
+    TLS_PORT=$(free_port)
+    redis_start --tls-port "$TLS_PORT" --tls-cert-file "$TEST_DIR/$1.pem" --tls-key-file "$TEST_DIR/$1.key" \
+        --tls-ca-cert-file "$TEST_DIR/$1.pem" --tls-auth-clients no "${@:2}"
+    TLS_URI=rediss://127.0.0.1:$TLS_PORT
+}
+
+two_mounts_lock() { # URI
+    mount_both "$1" ttl=5
+    expect flock "$MOUNT_A/lock" true
+    expect touch "$MOUNT_A/lease"
+    expect_not touch "$MOUNT_B/lease" 2>/dev/null
+    expect rm "$MOUNT_A/lease"
+    expect eventually 5 touch "$MOUNT_B/lease" 2>/dev/null
 }
 
 refused() { # WORD BACKEND: in one line
@@ -81,5 +91,24 @@ SSL_CERT_FILE=$TEST_DIR/others.pem refused 'mismatch' "$TLS_URI"
 
 it "and a server without TLS"
 refused 'no connection with TLS: no answer for 2000 ms' "${PLAIN_URI/redis:/rediss:}"
+
+it "Sentinels and their master behind TLS"
+serve ours
+sentinel=$(free_port)
+mkdir "$TEST_DIR/sentinel"
+printf '%s\n' "port 0" "tls-port $sentinel" "tls-replication yes" "tls-auth-clients no" "dir $TEST_DIR/sentinel" \
+    "tls-cert-file $TEST_DIR/ours.pem" "tls-key-file $TEST_DIR/ours.key" "tls-ca-cert-file $TEST_DIR/ours.pem" \
+    "sentinel monitor locks 127.0.0.1 $TLS_PORT 1" >"$TEST_DIR/sentinel/conf"
+start redis-server "$TEST_DIR/sentinel/conf" --sentinel >"$TEST_DIR/sentinel/log"
+answers_ping() { [ "$(redis-cli --tls --cacert "$TEST_DIR/ours.pem" -p "$sentinel" PING 2>/dev/null)" = PONG ]; }
+expect eventually 20 answers_ping
+two_mounts_lock "rediss+sentinel://127.0.0.1:$sentinel/locks"
+
+it "a Cluster behind TLS"
+serve ours --cluster-enabled yes --tls-cluster yes --cluster-port "$(free_port)" --cluster-config-file nodes.conf
+redis_cli CLUSTER ADDSLOTSRANGE 0 16383 >/dev/null
+cluster_is_up() { redis_cli CLUSTER INFO | grep -q '^cluster_state:ok'; }
+expect eventually 20 cluster_is_up
+two_mounts_lock "rediss+cluster://127.0.0.1:$TLS_PORT/?prefix={locks}"
 
 finish
