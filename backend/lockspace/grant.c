@@ -131,7 +131,7 @@ static bool grant_ticket(struct lockspace *space, clock_ms now, struct ticket *t
     }
     lockspace_leave(space, t);
     int64_t due = t->scope ? t->scope->due : 0;
-    if (t->head.fence < q->granted && t->entry->type != ENTRY_SEQUENCE) {
+    if (t->head.fence < q->granted && (t->entry->type != ENTRY_SEQUENCE || space->of_record)) {
         t->head.fence = space->next_fence++; /* it was overtaken: see lockspace.h */
     }
     t->head.held = true;
@@ -194,7 +194,10 @@ static bool grant_part(struct lockspace *space, clock_ms now, struct queue *q)
 
 static void grant_some(struct lockspace *space, clock_ms now, struct queue *q)
 {
-    bool left = !grant_part(space, now, q);
+    bool left;
+    do {
+        left = !grant_part(space, now, q);
+    } while (left && space->of_record);
     if (left && !q->grants.left) {
         LIST_INSERT_HEAD(&space->granting, q, granting);
     } else if (!left && q->grants.left) {
@@ -212,7 +215,7 @@ void lockspace_grant_more(struct lockspace *space, clock_ms now)
 void lockspace_grant_waiters(struct lockspace *space, clock_ms now, struct entry *lock, uint64_t start, uint64_t end)
 {
     struct queue *q = lockspace_queue(lock);
-    if (!q || skiplist_length(&q->waiters) == 0) {
+    if (!q || skiplist_length(&q->waiters) == 0 || space->grants_nothing) {
         lockspace_shrink(space, lock);
         return;
     }

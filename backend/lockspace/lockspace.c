@@ -102,9 +102,7 @@ enum backend_result lockspace_release_range(struct lockspace *space, clock_ms no
     return result;
 }
 
-/* The tickets that a revocation ends: the holders, or the one whose fencing token is `fence`; a sequence ticket that
- * waits too. Guards only if there is nothing else. */
-static GPtrArray *lockspace_revoked(const struct entry *entry, uint64_t fence)
+GPtrArray *lockspace_revoked(const struct entry *entry, uint64_t fence)
 {
     GPtrArray *found = g_ptr_array_new();
     bool guards = true;

@@ -3,6 +3,7 @@
  * From top to bottom; a file calls only those below it:
  *
  * lockspace.c  the calls of lockspace.h on tickets, and time
+ * load.c       a record in a lockspace, and back: see record.h
  * names.c      the calls of lockspace.h on names and directories
  * store.c      restoring, and a walk through all names in steps
  * grant.c      which ticket holds next, and how a ticket ends
@@ -12,6 +13,7 @@
  * group.c      the tickets of a handle or lock owner
  * tree.c       entries and directories
  * ticket.c     a ticket by itself
+ * record.c     a record by itself, and its bytes
  *
  * Memory decides the shape, for most locks are one lease: an entry and a ticket.  A queue of its own is made for a lock
  * only while it has a second ticket, and a scope for a ticket only if it needs one.
@@ -153,6 +155,8 @@ struct lockspace {
     GHashTable *groups;   /* struct group, as a set */
     bool defer_grants;    /* see lockspace_defer_grants */
     LIST_HEAD(, queue) granting;
+    bool of_record;       /* grants are not left for a tick, and an overtaken sequence ticket gets a new token, too */
+    bool grants_nothing;  /* see record_close */
     uint64_t next_fence;
     uint64_t next_number; /* no queue has given this number to a ticket, or a greater one */
     uint64_t locks;
@@ -228,6 +232,12 @@ static inline uint64_t lockspace_lock_owner(const struct ticket *t)
 {
     return t->scope ? t->scope->lock_owner : 0;
 }
+
+/* lockspace.c */
+
+/* The tickets that a revocation ends: the holders, or the one whose fencing token is `fence`; a sequence ticket that
+ * waits too. Guards only if there is nothing else. */
+GPtrArray *lockspace_revoked(const struct entry *entry, uint64_t fence);
 
 /* ticket.c */
 

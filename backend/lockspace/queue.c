@@ -25,7 +25,7 @@ void lockspace_queue_free(struct queue *q)
     }
 }
 
-/* The queue of a lock.  If there is none yet, makes it and moves the only ticket into it. */
+/* The queue of a lock.  If there is none yet, makes it and moves the only ticket into it, if there is one. */
 static struct queue *queue_obtain(struct lockspace *space, struct entry *lock)
 {
     struct queue *q = lockspace_queue(lock);
@@ -43,6 +43,9 @@ static struct queue *queue_obtain(struct lockspace *space, struct entry *lock)
     struct ticket *t = lock->ticket;
     lock->queue = q;
     lock->type = ENTRY_QUEUE;
+    if (!t) {
+        return q;
+    }
     skiplist_insert(&q->holders, t);
     q->granted = t->head.fence;
     lockspace_spans_add(space, &q->held, t, 0, BACKEND_RANGE_MAX);
@@ -113,8 +116,8 @@ void lockspace_join_only(struct lockspace *space, struct ticket *t, bool held)
 {
     struct entry *lock = lockspace_lock_of(t);
     t->head.held = held;
-    if (lock->type == ENTRY_SINGLE && !lock->ticket) {
-        lock->ticket = t; /* a waiter is never the only ticket */
+    if (lock->type == ENTRY_SINGLE && !lock->ticket && held) {
+        lock->ticket = t;
     } else {
         struct queue *q = queue_obtain(space, lock);
         skiplist_insert(held ? &q->holders : &q->waiters, t);

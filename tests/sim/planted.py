@@ -26,7 +26,7 @@ STORES = {"m": "memory", "l": "local", "s": "sync", "r": "redis", "z": "zookeepe
 # Store (+: few worlds catch it), file, what stands there (once), what is put there.  In place of a store: the test program
 # that must catch it, and the test case of it, or the script that runs the program.
 BUGS = r"""
-m+|backend/lockspace/grant.c|if (t->head.fence < q->granted && t->entry->type != ENTRY_SEQUENCE)|if (false)
+m+|backend/lockspace/grant.c|if (t->head.fence < q->granted && (t->entry->type != ENTRY_SEQUENCE|if (false && (t->entry->type != ENTRY_SEQUENCE
 m|backend/lockspace/grant.c|if (lost && delay > 0 && t->head.held|if (false && delay > 0 && t->head.held
 m+|backend/lockspace/grant.c|*blocker = lockspace_blocker(space, q->lock, t);|*blocker = q->lock->type == ENTRY_DIRECTORY && lockspace_position(t) <= q->lock->directory->attributes.width ? NULL : lockspace_blocker(space, q->lock, t);
 m+|backend/lockspace/grant.c|*blocker = lockspace_blocker(space, q->lock, t);|*blocker = q->lock->type != ENTRY_DIRECTORY && lockspace_shared(t) ? NULL : lockspace_blocker(space, q->lock, t);
@@ -34,7 +34,7 @@ m+|fs/hold/hold.c|        hold_spend_handles(fs, hold, why != BACKEND_RELEASED \
 m+|backend/deadlock.c|        s->found = true;|        s->found = false;
 m|fs/ops/lock.c|    if (lost && hold) {|    if ((lost \\|\\| result == BACKEND_BUSY) && hold) {
 m+|backend/lockspace/queue.c|                if (!k->head.held && queue_outranks(space, lock, t, k) && queue_outranks(space, lock, k, t)) {|                if (false) {
-m+|backend/lockspace/grant.c|    if (!q \|\| skiplist_length(&q->waiters) == 0) {|    if (!q \|\| skiplist_length(&q->waiters) <= 1) {
+m+|backend/lockspace/grant.c|skiplist_length(&q->waiters) == 0 \|\||skiplist_length(&q->waiters) <= 1 \|\|
 m+|backend/lockspace/grant.c|    lockspace_expel(space, now, t, why);\n    lockspace_grant_waiters(space, now, lock, start, end);|    lockspace_expel(space, now, t, why);\n    (void)lock, (void)start, (void)end;
 m+|backend/lockspace/lockspace.c|    space->next_fence++;\n|
 m+|backend/lockspace/lockspace.c|fence ? BACKEND_RELEASED : BACKEND_BROKEN|fence ? BACKEND_BROKEN : BACKEND_BROKEN
