@@ -48,6 +48,9 @@ static void load_join(struct lockspace *space, struct directory *directory, stru
     t->entry = load_entry(directory, from);
     if (from->sequence && from->kind != RECORD_DELAY) {
         t->entry->ticket = t;
+        const char *dash = strrchr(from->leaf, '-');
+        uint64_t number = dash ? g_ascii_strtoull(dash + 1, NULL, 10) : 0;
+        lockspace_directory_raise_number(space, directory, MIN(number, INT64_MAX - 1) + 1);
     }
     lockspace_join(space, t, from->held);
 }

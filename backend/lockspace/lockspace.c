@@ -471,7 +471,7 @@ static struct ticket *lockspace_other_holder(const struct entry *lock, clock_ms 
     const struct queue *q = lockspace_queue(lock);
     struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
     struct ticket *t = q ? lockspace_ticket(node) : lock->ticket;
-    if (t == but && !lockspace_is_expired(t, now) && lock->type != ENTRY_SEQUENCE) {
+    if (t && t == but && !lockspace_is_expired(t, now) && lock->type != ENTRY_SEQUENCE) {
         return node ? lockspace_ticket(skiplist_next(node)) : NULL;
     }
     return t;

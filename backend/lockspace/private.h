@@ -155,8 +155,8 @@ struct lockspace {
     GHashTable *groups;   /* struct group, as a set */
     bool defer_grants;    /* see lockspace_defer_grants */
     LIST_HEAD(, queue) granting;
-    bool of_record;       /* grants are not left for a tick, and an overtaken sequence ticket gets a new token, too */
-    bool grants_nothing;  /* see record_close */
+    bool of_record;      /* grants are not left for a tick, and an overtaken sequence ticket gets a new token, too */
+    bool grants_nothing; /* see record_close */
     uint64_t next_fence;
     uint64_t next_number; /* no queue has given this number to a ticket, or a greater one */
     uint64_t locks;

@@ -212,7 +212,7 @@ int engine_new(struct store *store, const struct engine_options *options, struct
     e->chance = g_rand_new_with_seed(options->seed);
     e->locks = g_hash_table_new(g_str_hash, g_str_equal);
     e->tickets = g_hash_table_new(engine_hash_id, engine_equal_ids);
-    e->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    e->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, engine_free_directory);
     e->requests = g_hash_table_new(NULL, NULL);
     e->watched = g_hash_table_new(g_str_hash, g_str_equal);
     e->extending = g_ptr_array_new();

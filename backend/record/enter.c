@@ -143,6 +143,9 @@ static void enter_take_marker(struct engine *e, const struct marker *marker, con
         enter_set_up(e, true);
         e->judges_from = clock_now() + ENGINE_LIVENESS;
         flight_forget_all(e);
+        if (e->must_restore && other) {
+            engine_restore_directories(e);
+        }
     }
     if (e->next_heartbeat == CLOCK_NEVER || e->closed) {
         e->next_heartbeat = clock_now() + (e->closed ? CLOSED_POLL : ENGINE_HEARTBEAT);

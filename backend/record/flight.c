@@ -410,7 +410,11 @@ static void flight_apply(struct flight *flight, struct scratch *s, unsigned max)
         if (flight->ops->len == max || (op->type->is_single && flight->ops->len > 0)) {
             break;
         }
-        op->type->apply(op, s);
+        if (op->abandoned && !op->type->abandon) {
+            op->result = BACKEND_UNREACHABLE; /* its caller has been answered: it is not done later */
+        } else {
+            op->type->apply(op, s);
+        }
         g_ptr_array_add(flight->ops, op);
         if (op->type->is_single || s->contents->len >= STORE_PUTS_MAX / 2) {
             break;
@@ -659,6 +663,7 @@ void flight_check_time(struct engine *e, clock_ms now)
         if (op->type->abandon) {
             op->type->abandon(op);
         } else {
+            op->abandoned = !op->type->is_lasting;
             op_answer(op, BACKEND_UNREACHABLE);
         }
     }

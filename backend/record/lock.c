@@ -230,11 +230,18 @@ const struct backend_directory *engine_directory(const struct engine *e, const c
     return g_hash_table_lookup(e->directories, name);
 }
 
+void engine_free_directory(gpointer data)
+{
+    struct backend_directory *directory = data;
+    g_clear_pointer(&directory->meta, g_bytes_unref);
+    g_free(directory);
+}
+
 void engine_set_directory(struct engine *e, const char *name, const struct backend_directory *directory)
 {
     struct backend_directory *known = g_new0(struct backend_directory, 1);
     *known = *directory;
-    known->meta = NULL;
+    known->meta = directory->meta ? g_bytes_ref(directory->meta) : NULL;
     g_hash_table_replace(e->directories, g_strdup(name), known);
 }
 

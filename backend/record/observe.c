@@ -103,7 +103,7 @@ static bool observe_waits_for(const struct ticket *t, const struct record_ticket
 {
     const struct engine *e = t->lock->engine;
     struct backend_identity own = {engine_identity(e, t->handle), engine_identity(e, t->lock_owner)};
-    bool same_name = !t->leaf || t->sequence || strcmp(t->leaf, waiter->leaf) == 0;
+    bool same_name = !t->leaf || t->sequence || g_strcmp0(t->leaf, waiter->leaf) == 0;
     bool shared = t->head.mode == BACKEND_SHARED && waiter->mode == BACKEND_SHARED;
     bool apart = t->segments && waiter->segments && !backend_segments_conflict(t->segments, waiter->segments);
     return !waiter->held && same_name && !shared && !apart && waiter->sequence == t->sequence &&

@@ -16,9 +16,10 @@
  * bottom; no file calls one above it (ops are called through struct op_type):
  *
  * engine.c     begins and ends; the table of operations
- * names.c      directories, listings, stat and test
+ * names.c      listings, stat and test
  * recover.c    the tickets of the daemon before
  * enter.c      a new connection; the epoch and the grace period; heartbeats
+ * directories.c  makes, removes and changes directories
  * watch.c      names that others hold, whose end the file system must know
  * revoke.c     revocations, and other mounts' confirmations of them
  * rename.c     rename
@@ -292,6 +293,7 @@ void lock_make_ready(struct lock *lock);
 void lock_schedule(struct lock *lock, clock_ms at);
 /* The directory's settings, as seen last. */
 const struct backend_directory *engine_directory(const struct engine *e, const char *name);
+void engine_free_directory(gpointer directory);
 void engine_set_directory(struct engine *e, const char *name, const struct backend_directory *directory);
 
 void store_value_set(struct store_value *value, const struct store_value *from);
@@ -436,13 +438,18 @@ bool enter_allows_term(struct engine *e, int64_t term);
 void engine_recover(struct backend *b, backend_recover_each *found, void *arg);
 void recover_begin(struct engine *e);
 
-/* --- names.c --- */
+/* --- directories.c --- */
 
 void engine_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
                   void *arg);
 void engine_rmdir(struct backend *b, const char *name, backend_done *done, void *arg);
 void engine_set_directory_op(struct backend *b, const char *name, const struct backend_directory *directory,
                              backend_done *done, void *arg);
+/* The store has lost its data: makes the directories of what this mount holds. */
+void engine_restore_directories(struct engine *e);
+
+/* --- names.c --- */
+
 void engine_stat(struct backend *b, const char *name, backend_info_done *done, void *arg);
 void engine_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done,
                  void *arg);

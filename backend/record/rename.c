@@ -38,6 +38,8 @@ static void rename_apply(struct op *op, struct scratch *s)
         op->result = BACKEND_UNREACHABLE;
         return;
     }
+    record_grant(s->space, s->now, scratch_directory(s, op->target)); /* a name with waiters only is not free */
+    scratch_settle_grants(s);
     op->result = lockspace_rename(s->space, s->now, present, path, replaced && !replaced->guarded ? replaced : NULL);
     s->dirty = s->dirty || op->result == BACKEND_OK;
     scratch_settle_grants(s);

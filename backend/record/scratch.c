@@ -198,15 +198,20 @@ void scratch_add_content(struct scratch *s, struct record_id id, GBytes *bytes)
     g_array_append_val(s->contents, content);
 }
 
-void scratch_release(struct scratch *s, struct backend_ticket *ticket)
+static void scratch_remove(struct scratch *s, struct backend_ticket *ticket, clock_ms at)
 {
     const struct record_ticket *tag = ticket->user;
     g_ptr_array_remove(s->granted, ticket);
     if (tag && tag->content_apart) {
         scratch_add_content(s, tag->id, NULL);
     }
-    lockspace_release(s->space, s->now, ticket);
+    lockspace_release(s->space, at, ticket);
     s->dirty = true;
+}
+
+void scratch_release(struct scratch *s, struct backend_ticket *ticket)
+{
+    scratch_remove(s, ticket, s->now);
     scratch_settle_grants(s);
 }
 
@@ -286,10 +291,10 @@ static void scratch_drop_claim(struct scratch *s, struct due *due, const char *d
     due->waiters = g_ptr_array_new();
     record_visit(s->space, directory, scratch_find_waiters, due);
     for (guint i = 0; i < due->waiters->len; i++) {
-        lockspace_release(s->space, due->at, due->waiters->pdata[i]);
+        scratch_remove(s, due->waiters->pdata[i], due->at);
     }
     g_ptr_array_unref(due->waiters);
-    lockspace_release(s->space, due->at, due->claim);
+    scratch_remove(s, due->claim, due->at);
     g_array_append_val(s->wanted, due->mount);
 }
 

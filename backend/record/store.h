@@ -31,7 +31,8 @@ struct store_value {
 };
 
 /* One key of a change.  The new end is the later one of `until` and the store's time + `term`.  The stamp is
- * max(the last of this key, also of a value that was removed; floor; us since 1970) + max(tokens, 1). */
+ * max(the last of this key, also of a value that was removed or has ended; floor; us since 1970) + max(tokens, 1). That
+ * holds after the clock has stepped back, too: a store that forgets what it removes keeps the highest stamp of all. */
 struct store_put {
     struct store_key key;
     enum store_expect { STORE_IS_ABSENT, STORE_IS_THERE, STORE_IS_SAME, STORE_IS_FOREIGN, STORE_IS_ANY } expect;

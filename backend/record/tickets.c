@@ -800,8 +800,8 @@ static void restore_apply(struct op *op, struct scratch *s)
 {
     struct ticket *t = op->ticket;
     struct backend_ticket *present = scratch_find(s, op->lock, op->id);
-    op->result = BACKEND_OK;
-    if (!t || t->state != TICKET_HOLDS || (present && present->guarded)) {
+    op->result = scratch_check_name(s, op);
+    if (!t || t->state != TICKET_HOLDS || (present && present->guarded) || op->result != BACKEND_OK) {
         return;
     }
     struct record_ticket *wanted = ticket_describe(t);
@@ -830,6 +830,8 @@ static void restore_settle(struct op *op)
     struct ticket *t = op->ticket;
     if (t && op->result == BACKEND_BUSY) {
         ticket_end(t, BACKEND_LOST);
+    } else if (op->result != BACKEND_OK) {
+        op->lock->pause = clock_now() + ENGINE_RETRY; /* its directory is not there yet */
     } else if (t) {
         op->lock->engine->restored++;
     }

@@ -11,7 +11,6 @@
 
 struct value {
     struct store_value store;
-    uint64_t last; /* the stamp of a value that was removed; then the store has only that */
 };
 
 struct pulse { /* a mount's heartbeat */
@@ -108,15 +107,10 @@ static void value_free(gpointer data)
     g_free(value);
 }
 
-static void model_remove(struct model *model, struct value *value)
+static void model_remove(struct value *value)
 {
-    value->last = MAX(value->last, value->store.stamp);
     g_clear_pointer(&value->store.bytes, g_bytes_unref);
     value->store = (struct store_value){.state = STORE_ABSENT};
-    /* Rule 2: a store that keeps nothing of a removed value raises a floor. */
-    if (value->last > (uint64_t)model_now(model) * 1000) {
-        model->floor = MAX(model->floor, value->last);
-    }
 }
 
 static struct value *model_find(struct model *model, const struct store_key *key)
@@ -124,7 +118,7 @@ static struct value *model_find(struct model *model, const struct store_key *key
     g_autofree char *text = model_key(key->space, key->name);
     struct value *value = g_hash_table_lookup(model->values, text);
     if (value && value->store.state != STORE_ABSENT && value->store.end <= model_now(model)) {
-        model_remove(model, value);
+        model_remove(value);
     }
     if (value && value->store.state == STORE_ABSENT) {
         g_hash_table_remove(model->values, text);
@@ -201,7 +195,7 @@ static void model_write(struct model *model, const struct store_put *put)
     clock_ms now = model_now(model);
     if (put->action == STORE_REMOVE) {
         if (value) {
-            model_remove(model, value);
+            model_remove(value);
             model_find(model, &put->key);
         }
         return;
@@ -217,6 +211,9 @@ static void model_write(struct model *model, const struct store_put *put)
                                         .stamp = last + MAX(put->tokens, 1),
                                         .time = now,
                                         .end = MAX(put->until, now + put->term)};
+    /* Rule 2: this store keeps nothing of a value that is removed or has ended, so it keeps the highest stamp of all.
+     */
+    model->floor = value->store.stamp;
 }
 
 static void model_publish(struct model *model, const struct request *r, struct record_id to, GBytes *text,
@@ -932,7 +929,7 @@ void model_foreign_release(struct model *model, const char *name)
     struct value *value = model_find(model, &key);
     if (value && value->store.state == STORE_FOREIGN) {
         value->store.stamp = 0;
-        model_remove(model, value);
+        model_remove(value);
         model_find(model, &key);
     }
 }
