@@ -7,7 +7,7 @@
  *
  * A waiter tries again after a random pause, or when a majority of the servers reports a change of the key; the first
  * waiter of this mount does so for all.  A claim that does not wait tries a few times while votes are split, so that
- * nobody can have a majority.
+ * nobody can have a majority, or while servers still have the key of an earlier claim of this mount.
  */
 #include <string.h>
 
@@ -75,8 +75,9 @@ static void acquire_refused(struct redlock_flow *flow, enum vote_verdict verdict
     struct redlock *r = flow->r;
     const struct remote_ticket *t = acquire_ticket(flow);
     struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_UNREACHABLE};
+    bool own = verdict == VOTE_LOST && word && redlock_poll_is_removing(r, word);
     bool held_off = verdict == VOTE_AWAY && redlock_poll_answers(flow->poll) >= vote_majority(r->count);
-    if (verdict == VOTE_LOST) {
+    if (verdict == VOTE_LOST && !own) {
         answer.result = remote_parse_result(word, BACKEND_BUSY);
     } else if (verdict == VOTE_SPLIT) {
         answer.result = BACKEND_BUSY;
@@ -84,9 +85,9 @@ static void acquire_refused(struct redlock_flow *flow, enum vote_verdict verdict
     redlock_poll_forget(flow->poll);
     redlock_flow_undo(r, flow->name, flow->id);
     g_hash_table_remove(r->tries, t->id);
-    if (t->wait && (held_off || answer.result == BACKEND_BUSY)) {
+    if (t->wait && (held_off || own || answer.result == BACKEND_BUSY)) {
         acquire_answer_queued(flow);
-    } else if (verdict == VOTE_SPLIT && ++flow->tries < REDLOCK_TRIES) {
+    } else if ((own || verdict == VOTE_SPLIT) && ++flow->tries < REDLOCK_TRIES) {
         redlock_poll_close(flow->poll, false);
         redlock_flow_continue_later(flow, redlock_flow_pause(r, 4 * REDLOCK_RETRY * flow->tries),
                                     redlock_acquire_begin);

@@ -73,6 +73,7 @@ void redlock_poll_fill_release(struct redlock *r, const char *name, const char *
     redlock_poll_number(r, (int64_t)number);
     redlock_poll_number(r, guard);
     redlock_poll_fill_note(r, id, name);
+    r->removes = *why ? NULL : g_strdup(digest);
     g_free(directory);
 }
 
@@ -152,6 +153,7 @@ static void poll_free(struct redlock_poll *poll)
         g_clear_pointer(&poll->ballots[i].words, g_ptr_array_unref);
     }
     LIST_REMOVE(poll, link);
+    g_free(poll->removes);
     g_free(poll);
 }
 
@@ -227,6 +229,7 @@ void redlock_poll_send(struct redlock *r, struct redlock_flow *flow, enum redloc
     poll->r = r;
     poll->flow = flow;
     poll->script = script;
+    poll->removes = g_steal_pointer(&r->removes);
     vote_init(&poll->vote, r->count);
     LIST_INSERT_HEAD(&r->polls, poll, link);
     if (flow) {
@@ -301,6 +304,16 @@ const struct redlock_ballot *redlock_poll_best(const struct redlock_poll *poll, 
         }
     }
     return best;
+}
+
+bool redlock_poll_is_removing(const struct redlock *r, const char *word)
+{
+    const struct redlock_poll *poll = LIST_FIRST(&r->polls);
+    while (poll &&
+           !(poll->removes && g_str_has_prefix(word, "held ") && strcmp(word + strlen("held "), poll->removes) == 0)) {
+        poll = LIST_NEXT(poll, link);
+    }
+    return poll;
 }
 
 unsigned redlock_poll_answers(const struct redlock_poll *poll)

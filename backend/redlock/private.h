@@ -78,6 +78,7 @@ struct redlock {
     LIST_HEAD(, redlock_flow) flows;
     GStringChunk *arena; /* of the poll that is being encoded */
     GArray *arguments;   /* struct redis_argument: its KEYS, then ARGV */
+    char *removes;       /* see struct redlock_poll */
     guint key_count;
     GRand *random;
     int64_t longest; /* the longest term that was requested */
@@ -135,6 +136,7 @@ struct redlock_poll {
     struct vote vote;
     unsigned open;
     bool reporting;
+    char *removes; /* a release: the digest of the value of the key, which was this mount's; or NULL */
     struct redlock_ballot ballots[VOTE_SERVERS];
 };
 
@@ -160,6 +162,8 @@ int64_t redlock_ballot_number(const struct redlock_ballot *ballot, guint index);
 GBytes *redlock_ballot_bytes(const struct redlock_ballot *ballot, guint index, gsize max); /* a new reference */
 /* Of the answers with that vote, the one with the greatest number at `index`; NULL: none. */
 const struct redlock_ballot *redlock_poll_best(const struct redlock_poll *poll, const char *word, guint index);
+/* Is `word` the vote for a holder whose key this mount is just removing? */
+bool redlock_poll_is_removing(const struct redlock *r, const char *word);
 /* The number of answers, also of servers that are held off. */
 unsigned redlock_poll_answers(const struct redlock_poll *poll);
 /* Before the first request was sent whose answer has the vote "ok". */

@@ -261,6 +261,42 @@ START_TEST(lock_of_which_the_votes_stay_split_is_busy)
 }
 END_TEST
 
+/* The digest of what the latest release removes. */
+static const char *digest_of_release(void)
+{
+    const char *commands = fake_redis_commands(fakes[0]), *last = NULL, *at = commands;
+    while ((at = strstr(at, call_of(REDLOCK_RELEASE)))) {
+        last = at++;
+    }
+    ck_assert_ptr_nonnull(last);
+    char **parts = g_strsplit(last, " ", 10); /* EVALSHA, hash, 5, five keys, digest */
+    const char *digest = text_of(g_strdup(parts[8]));
+    g_strfreev(parts);
+    return digest;
+}
+
+/* _i: how often the servers say that they still have it. */
+START_TEST(claim_that_meets_the_key_of_an_earlier_one_of_this_mount_is_repeated)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    once(REDLOCK_ACQUIRE, words("ok 7"), FAILS, FAILS);
+    for (unsigned i = 0; i < SERVERS; i++) {
+        rule(i, REDLOCK_RELEASE, "-BUSY with a script\r\n", FAKE_REDIS_ALWAYS); /* so it is sent again later */
+    }
+    mount();
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_UNREACHABLE);
+    CONTRACT_UNTIL(calls(0, REDLOCK_RELEASE) > 0);
+    const char *held = text_of(g_strdup_printf("held 1 %s", digest_of_release()));
+    for (int i = 0; i < _i; i++) {
+        once(REDLOCK_ACQUIRE, words(held), words(held), words(held));
+    }
+    then_usual();
+    ck_assert_int_eq(contract_acquire("a", &claim).result, _i < REDLOCK_TRIES ? BACKEND_OK : BACKEND_UNREACHABLE);
+    ck_assert_uint_eq(calls(0, REDLOCK_ACQUIRE), 1 + MIN((unsigned)_i + 1, REDLOCK_TRIES));
+}
+END_TEST
+
 START_TEST(server_that_fails_behind_its_vote_makes_no_majority_of_the_number)
 {
     struct contract_log log = {0};
@@ -826,6 +862,8 @@ int main(void)
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, votes_that_are_split_are_repeated);
     tcase_add_test(cases, lock_of_which_the_votes_stay_split_is_busy);
+    tcase_add_loop_test(cases, claim_that_meets_the_key_of_an_earlier_one_of_this_mount_is_repeated, 1,
+                        REDLOCK_TRIES + 1);
     tcase_add_test(cases, server_that_fails_behind_its_vote_makes_no_majority_of_the_number);
     tcase_add_test(cases, lock_that_is_deleted_after_its_vote_is_claimed_again);
     tcase_add_test(cases, number_that_no_server_knows_is_the_first);
