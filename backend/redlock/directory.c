@@ -21,6 +21,7 @@ static void directory_fill(struct redlock *r, const char *name, const char *what
     redlock_poll_key(r, 'D', parent);
     redlock_poll_key(r, 0, parent);
     redlock_poll_key(r, 'L', parent);
+    redlock_poll_key(r, 'G', name);
     redlock_poll_text(r, what);
     redlock_poll_text(r, d->mark);
     redlock_poll_text(r, leaf);
@@ -105,17 +106,24 @@ void redlock_directory_restore_all(struct redlock *r)
     }
 }
 
-/* --- making --- */
-
-static void directory_make(struct redlock_flow *flow);
-
+/* Undoes what the flow's poll has made or removed. */
 static void directory_undo(struct redlock_flow *flow)
 {
-    const struct remote_directory d = {.mark = flow->mkdir.mark};
+    const struct remote_directory d = {.mark = flow->directory.id};
     redlock_poll_forget(flow->poll);
     directory_fill(flow->r, flow->name, "undo", &d);
     redlock_poll_send(flow->r, NULL, REDLOCK_DIRECTORY, REDLOCK_RELEASE_TIME);
 }
+
+static void directory_repeat_later(struct redlock_flow *flow, void (*repeat)(struct redlock_flow *flow))
+{
+    redlock_poll_close(flow->poll, false);
+    redlock_flow_continue_later(flow, redlock_flow_pause(flow->r, 4 * REDLOCK_RETRY * flow->tries), repeat);
+}
+
+/* --- making --- */
+
+static void directory_make(struct redlock_flow *flow);
 
 static void directory_on_made(struct redlock_flow *flow)
 {
@@ -134,8 +142,7 @@ static void directory_on_made(struct redlock_flow *flow)
     directory_undo(flow);
     remote_directory_cache_remove(&flow->r->remote, flow->name);
     if (verdict == VOTE_SPLIT && ++flow->tries < REDLOCK_TRIES) {
-        redlock_poll_close(flow->poll, false);
-        redlock_flow_continue_later(flow, redlock_flow_pause(flow->r, 4 * REDLOCK_RETRY * flow->tries), directory_make);
+        directory_repeat_later(flow, directory_make);
     } else {
         directory_answer(flow, result);
     }
@@ -144,7 +151,7 @@ static void directory_on_made(struct redlock_flow *flow)
 static void directory_make(struct redlock_flow *flow)
 {
     const struct backend_directory *directory = &flow->request->directory;
-    const struct remote_directory d = {.mark = flow->mkdir.mark, .attributes = *directory, .revision = clock_wall()};
+    const struct remote_directory d = {.mark = flow->directory.id, .attributes = *directory, .revision = clock_wall()};
     remote_directory_cache_add(&flow->r->remote, flow->name, &d);
     directory_outdate_reads(flow);
     directory_fill(flow->r, flow->name, "make", &d);
@@ -153,36 +160,41 @@ static void directory_make(struct redlock_flow *flow)
 
 void redlock_mkdir(struct redlock_flow *flow)
 {
-    remote_make_id(flow->mkdir.mark);
+    remote_make_id(flow->directory.id);
     directory_make(flow);
 }
 
 /* --- removing: if it is empty on a majority --- */
 
+/* Of two mounts that remove it at once neither may have a majority: then each undoes its part, and tries again. */
 static void directory_on_removed(struct redlock_flow *flow)
 {
     struct redlock *r = flow->r;
     const char *word;
     enum vote_verdict verdict = vote_verdict(&flow->poll->vote, "ok", &word);
-    if (verdict == VOTE_OPEN) {
+    bool refused = verdict == VOTE_LOST && vote_count(&flow->poll->vote, word) >= vote_majority(r->count);
+    if (verdict == VOTE_OPEN || (verdict == VOTE_LOST && !refused && flow->poll->open > 0)) {
         return;
     }
-    bool gone = verdict == VOTE_LOST && vote_count(&flow->poll->vote, word) >= vote_majority(r->count) &&
-                (strcmp(word, "missing") == 0 || strcmp(word, "notdirectory") == 0);
+    bool gone = refused && (strcmp(word, "missing") == 0 || strcmp(word, "notdirectory") == 0);
     if (verdict == VOTE_WON || gone) {
         remote_directory_cache_remove(&r->remote, flow->name);
-    } else { /* some servers may have removed it */
-        directory_restore(flow);
+    } else {
+        directory_undo(flow);
     }
-    directory_answer(flow, verdict == VOTE_WON    ? BACKEND_OK
-                           : verdict == VOTE_AWAY ? BACKEND_UNREACHABLE
-                           : verdict == VOTE_LOST ? remote_parse_result(word, BACKEND_NOT_EMPTY)
-                                                  : BACKEND_NOT_EMPTY);
+    if (verdict == VOTE_SPLIT && ++flow->tries < REDLOCK_TRIES) {
+        directory_repeat_later(flow, redlock_rmdir);
+        return;
+    }
+    directory_answer(flow, verdict == VOTE_WON     ? BACKEND_OK
+                           : refused               ? remote_parse_result(word, BACKEND_NOT_EMPTY)
+                           : verdict == VOTE_SPLIT ? BACKEND_NOT_EMPTY
+                                                   : BACKEND_UNREACHABLE);
 }
 
 static void directory_on_listed(struct redlock_flow *flow)
 {
-    const struct remote_directory d = {.mark = (char *)""};
+    const struct remote_directory d = {.mark = flow->directory.id};
     bool empty = true;
     if (vote_verdict(&flow->poll->vote, NULL, NULL) == VOTE_OPEN) {
         return;
@@ -196,6 +208,7 @@ static void directory_on_listed(struct redlock_flow *flow)
         directory_answer(flow, BACKEND_NOT_EMPTY);
         return;
     }
+    remote_make_id(flow->directory.id);
     directory_outdate_reads(flow);
     directory_fill(flow->r, flow->name, "remove", &d);
     redlock_flow_poll(flow, REDLOCK_DIRECTORY, flow->r->remote.timeout, directory_on_removed);

@@ -205,8 +205,8 @@ struct redlock_flow {
             bool released;    /* only that confirmation is missing */
         } revoke;
         struct {
-            char mark[REMOTE_ID_SIZE]; /* names the new directory */
-        } mkdir;
+            char id[REMOTE_ID_SIZE]; /* of the making or the removal: see directory.lua */
+        } directory;
         struct {
             bool outdated; /* this mount has changed the directory since the read began */
         } restore;

@@ -8,6 +8,7 @@
 
 #include "backend/log.h"
 #include "backend/redlock/redlock.h"
+#include "backend/redlock/script.h"
 #include "config.h"
 #include "tests/contract/contract.h"
 #include "tests/support/check_main.h"
@@ -627,6 +628,47 @@ START_TEST(directory_in_which_a_majority_has_something_is_put_back)
 }
 END_TEST
 
+/* What the first server answers to a request of any mount. */
+static void request_directory(const char *what, const char *id)
+{
+    char *d = g_strconcat(prefix(), "d", NULL), *keys[7], *top = g_strconcat("lfs:", prefix(), "/", NULL);
+    const char *const forms[] = {"lfs:D:%s", "lfs:L:%s", "%s", "lfs:D:%s", "%s", "lfs:L:%s", "lfs:G:%s"};
+    for (unsigned i = 0; i < G_N_ELEMENTS(keys); i++) {
+        keys[i] = g_strdup_printf(forms[i], i >= 3 && i < 6 ? top : d);
+    }
+    redis_server_do(servers[0], "EVAL %s 7 %s %s %s %s %s %s %s %s %s d 0 5000 1 meta",
+                    redlock_scripts[REDLOCK_DIRECTORY].text, keys[0], keys[1], keys[2], keys[3], keys[4], keys[5],
+                    keys[6], what, id);
+    for (unsigned i = 0; i < G_N_ELEMENTS(keys); i++) {
+        g_free(keys[i]);
+    }
+    g_free(top);
+    g_free(d);
+}
+
+static long long has_directory(void)
+{
+    return server_do(0, "EXISTS", "lfs:D:%s", "d", "");
+}
+
+START_TEST(directory_is_made_again_only_by_the_removal_that_is_undone)
+{
+    request_directory("make", "m1");
+    request_directory("remove", "r1");
+    ck_assert_int_eq(has_directory(), 0);
+    request_directory("undo", "r2"); /* a removal by another mount, which came too late here */
+    request_directory("make", "m1"); /* by a mount that restores it to servers that came back */
+    ck_assert_int_eq(has_directory(), 0);
+    request_directory("undo", "r1");
+    ck_assert_int_eq(has_directory(), 1);
+    ck_assert_int_eq(server_do(0, "HLEN", "lfs:D:%s", "d", ""), 4);
+    request_directory("remove", "r1");
+    request_directory("make", "m2");
+    request_directory("undo", "r1");
+    ck_assert_int_eq(has_directory(), 1);
+}
+END_TEST
+
 /* The connection to a server is made again, as if the server had been away. */
 static void come_back(unsigned server)
 {
@@ -867,6 +909,7 @@ static Suite *redlock_suite(void)
     tcase_add_test(configured, replica_has_no_vote);
     tcase_add_test(configured, majority_that_is_full_refuses_what_is_new_and_releases);
     tcase_add_test(configured, directory_in_which_a_majority_has_something_is_put_back);
+    tcase_add_test(configured, directory_is_made_again_only_by_the_removal_that_is_undone);
     tcase_add_test(configured, directory_is_given_to_a_server_that_comes_back_without_it);
     tcase_add_test(configured, directory_that_was_removed_elsewhere_is_not_made_again_when_a_server_comes_back);
     tcase_add_test(configured, directory_that_is_changed_while_a_server_comes_back_stays_so);
