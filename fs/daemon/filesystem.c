@@ -150,6 +150,10 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
 
 void fs_start(struct fs *fs, struct fuse_session *session)
 {
+    notify_free(fs->notify);
+    fs->session = session;
+    fs->notify = notify_new(session, fs->loop, fs->keep);
+    tree_set_notify(fs->tree, fs->notify); /* what is recovered may have ended for the kernel */
     backend_start(fs->backend, fs->loop, &hold_events, fs);
     if (owner_table_descriptor(fs->owners) >= 0) {
         owner_table_on_ended(fs->owners, fs_owner_ended, fs);
@@ -157,10 +161,6 @@ void fs_start(struct fs *fs, struct fuse_session *session)
     }
     inherit_handles(fs);
     recover_leases(fs);
-    notify_free(fs->notify);
-    fs->session = session;
-    fs->notify = notify_new(session, fs->loop, fs->keep);
-    tree_set_notify(fs->tree, fs->notify);
     inherit_settle(fs);
     tree_drop_unknown(fs->tree);
 }

@@ -460,11 +460,13 @@ static void keeper_on_time(struct keeping *k)
     if (k->start && now >= k->start && !k->starting) {
         keeper_start_daemon(k);
     }
-    if (k->kill && now >= k->kill && k->daemon && getppid() == k->daemon) {
-        log_warning("%s: process %d did not end for another daemon in time: it was killed", k->mountpoint,
-                    (int)k->daemon);
+    if (k->kill && now >= k->kill) {
         k->kill = 0;
-        kill(k->daemon, SIGKILL);
+        if (k->daemon && getppid() == k->daemon) {
+            log_warning("%s: process %d did not end for another daemon in time: it was killed", k->mountpoint,
+                        (int)k->daemon);
+            kill(k->daemon, SIGKILL);
+        }
     }
 }
 

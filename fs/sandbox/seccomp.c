@@ -194,6 +194,7 @@ static const int seccomp_keeper[] = {
     SCMP_SYS(kill),
     SCMP_SYS(wait4),
     SCMP_SYS(getpid),
+    SCMP_SYS(getppid),
     SCMP_SYS(gettid),
     SCMP_SYS(geteuid),
     SCMP_SYS(geteuid32),
