@@ -40,37 +40,39 @@
 
 #define NOBODY_WAITS (-1)
 
-static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\n"
-                           "Shows locks as files: a file below MOUNTPOINT exists exactly while its lock is held.\n"
-                           "\n"
-                           "Backends:\n"
-                           "  memory                locks are gone when the daemon ends\n"
-                           "  local                 locks survive the daemon; kept in /var/lib/leasefs (root)\n"
-                           "                        or ~/.local/state/leasefs, one store for each mount point\n"
-                           "  local:DIR             the same, kept in DIR\n"
-                           "  redis://HOST[:PORT][/DB], rediss://..., redis+unix:///PATH\n"
-                           "                        locks of all hosts that mount this Redis server\n"
-                           "  redis+sentinel://HOST[:PORT][,HOST...]/NAME[?db=DB]\n"
-                           "                        of the master that these Sentinels call NAME\n"
-                           "  redis+cluster://HOST[:PORT][,HOST...]/?prefix={TAG}\n"
-                           "                        of the slot of that TAG in a Redis Cluster\n"
-                           "  redlock://HOST[:PORT],HOST[:PORT],HOST[:PORT][,...][/DB]\n"
-                           "                        the same of a majority of independent Redis servers\n"
-                           "  zookeeper://HOST[:PORT][,HOST...][/CHROOT]\n"
-                           "                        the same of a ZooKeeper ensemble\n"
-                           "  postgresql://[USER@]HOST[:PORT][,HOST...]/DATABASE[?schema=NAME]\n"
-                           "                        the same of a PostgreSQL database\n"
-                           "\n"
-                           "Options:\n"
-                           "  -f                    stay in the foreground and log to stderr\n"
-                           "  -d                    show each request; implies -f\n"
-                           "  -o OPTION[,...]       see below\n"
-                           "  -h, --help            this text\n"
-                           "  -V, --version         the version; as JSON with --json\n"
-                           "  --print-schema=postgresql[:NAME]\n"
-                           "                        what makes the schema for locks in PostgreSQL, as SQL\n"
-                           "  --protect DIRECTORY   let nobody make files in a mount point while nothing is mounted\n"
-                           "\n";
+static const char help[] =
+    "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\n"
+    "Shows locks as files: a file below MOUNTPOINT exists exactly while its lock is held.\n"
+    "\n"
+    "Backends:\n"
+    "  memory                locks are gone when the daemon ends\n"
+    "  local                 locks survive the daemon; kept in /var/lib/leasefs (root)\n"
+    "                        or ~/.local/state/leasefs, one store for each mount point\n"
+    "  local:DIR             the same, kept in DIR\n"
+    "  redis://HOST[:PORT][/DB], rediss://..., redis+unix:///PATH\n"
+    "                        locks of all hosts that mount this Redis server\n"
+    "  redis+sentinel://HOST[:PORT][,HOST...]/NAME[?db=DB]\n"
+    "                        of the master that these Sentinels call NAME\n"
+    "  redis+cluster://HOST[:PORT][,HOST...]/?prefix={TAG}\n"
+    "                        of the slot of that TAG in a Redis Cluster\n"
+    "  redlock://HOST[:PORT],HOST[:PORT],HOST[:PORT][,...][/DB]\n"
+    "                        the same of a majority of independent Redis servers\n"
+    "  zookeeper://HOST[:PORT][,HOST...][/CHROOT]\n"
+    "                        the same of a ZooKeeper ensemble\n"
+    "  postgresql://[USER@]HOST[:PORT][,HOST...]/DATABASE[?schema=NAME]\n"
+    "                        the same of a PostgreSQL database\n"
+    "\n"
+    "Options:\n"
+    "  -f                    stay in the foreground and log to stderr\n"
+    "  -d                    show each request; implies -f\n"
+    "  -o OPTION[,...]       see below\n"
+    "  -h, --help            this text\n"
+    "  -V, --version         the version; as JSON with --json\n"
+    "  --print-schema=postgresql[:NAME]\n"
+    "                        what makes the schema for locks in PostgreSQL, as SQL\n"
+    "  --status MOUNTPOINT   what the process that keeps the mount knows, also without a daemon\n"
+    "  --protect DIRECTORY   let nobody make files in a mount point while nothing is mounted\n"
+    "\n";
 static const char help_end[] = "\n"
                                "End it with umount MOUNTPOINT or fusermount3 -u MOUNTPOINT.  More in leasefs(8);\n"
                                "what each system call means is in leasefs-semantics(7).\n";
@@ -414,6 +416,17 @@ static void main_print_version(bool json)
     puts(json ? "}" : ")");
 }
 
+static int main_status(const char *path)
+{
+    char error[1024] = "";
+    g_autofree char *real = realpath(path, NULL);
+    if (predecessor_print_status(real ? real : path, error, sizeof error) < 0) {
+        log_error("%s", error);
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}
+
 static int main_act(const struct options *options)
 {
     if (options->show_help) {
@@ -430,6 +443,9 @@ static int main_act(const struct options *options)
     }
     if (options->protect) {
         return main_protect(options->protect);
+    }
+    if (options->status) {
+        return main_status(options->status);
     }
     if (!process_sees_itself()) {
         log_error(

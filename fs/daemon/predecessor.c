@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <glib.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,17 +11,23 @@
 
 #include "fs/daemon/link.h"
 #include "fs/daemon/mountpoint.h"
+#include "fs/daemon/sdnotify.h"
 #include "fs/keep/memory.h"
 #include "fs/options/options.h"
 
 #define PREDECESSOR_ANSWERS 5000 /* milliseconds until a keeper must have answered */
 #define PREDECESSOR_ENDS 15000   /* until it must have ended its daemon: it kills it after 5 s */
 
+static const char *const predecessor_names[] = {
+    [LINK_CONNECTION] = "leasefs-connection", [LINK_MEMORY] = "leasefs-memory", [LINK_STORE] = "leasefs-store"};
+
 struct predecessor {
     const char *path;
     int socket;
     pid_t daemon;
-    int store; /* -1: none */
+    int store;         /* -1: none */
+    int connection;    /* from the service manager, with */
+    struct keep *keep; /* this, locked: there is no keeper.  NULL: there is one */
     char options[LINK_TEXT_MAX];
 };
 
@@ -37,6 +44,44 @@ static int predecessor_connect(const char *path, struct link_message *ret_hello,
     return result < 0 ? result : socket;
 }
 
+/* The daemon and its keeper have ended, and the service manager has what they left. */
+static struct predecessor *predecessor_from_manager(const struct options *options)
+{
+    struct pollfd connection = {.fd = sdnotify_take(predecessor_names[LINK_CONNECTION])};
+    int memory = sdnotify_take(predecessor_names[LINK_MEMORY]);
+    char error[1024];
+    struct keep *keep = NULL;
+    if (connection.fd < 0 || memory < 0 || poll(&connection, 1, 0) != 0) { /* POLLERR: it was unmounted */
+        return NULL;
+    }
+    if (keep_attach(memory, &keep, error, sizeof error) < 0 || keep_try_lock(keep) < 0) {
+        keep_free(keep);
+        return NULL;
+    }
+    struct predecessor *before = g_new0(struct predecessor, 1);
+    *before = (struct predecessor){.path = options->mountpoint,
+                                   .socket = -1,
+                                   .store = sdnotify_take(predecessor_names[LINK_STORE]),
+                                   .connection = connection.fd,
+                                   .keep = keep};
+    g_strlcpy(before->options, keep_options(keep), sizeof before->options);
+    return before;
+}
+
+void predecessor_save(int manager, const int *descriptors)
+{
+    for (size_t i = 0; i <= LINK_STORE; i++) {
+        sdnotify_store(manager, predecessor_names[i], descriptors[i]);
+    }
+}
+
+void predecessor_discard(int manager)
+{
+    for (size_t i = 0; i <= LINK_STORE; i++) {
+        sdnotify_drop(manager, predecessor_names[i]);
+    }
+}
+
 int predecessor_find(const struct options *options, struct predecessor **ret, char *error, size_t error_size)
 {
     struct link_message hello;
@@ -44,6 +89,7 @@ int predecessor_find(const struct options *options, struct predecessor **ret, ch
     *ret = NULL;
     int socket = predecessor_connect(options->mountpoint, &hello, &user);
     if (socket < 0) {
+        *ret = predecessor_from_manager(options);
         return 0;
     }
     int result = 0;
@@ -61,7 +107,8 @@ int predecessor_find(const struct options *options, struct predecessor **ret, ch
         return result;
     }
     struct predecessor *before = g_new0(struct predecessor, 1);
-    *before = (struct predecessor){.path = options->mountpoint, .socket = socket, .daemon = hello.pid, .store = -1};
+    *before = (struct predecessor){
+        .path = options->mountpoint, .socket = socket, .daemon = hello.pid, .store = -1, .connection = -1};
     g_strlcpy(before->options, hello.text, sizeof before->options);
     *ret = before;
     return 0;
@@ -135,6 +182,11 @@ int predecessor_take(struct predecessor *before, int *ret_connection, struct kee
                      size_t error_size)
 {
     struct link_message answer;
+    if (before->keep) {
+        *ret_connection = before->connection;
+        *ret_keep = g_steal_pointer(&before->keep);
+        return 0;
+    }
     int descriptors[LINK_DESCRIPTORS] = {-1, -1, -1, -1, -1};
     int result =
         link_ask(before->socket, before->daemon ? LINK_TAKEOVER : LINK_NEXT, PREDECESSOR_ENDS, &answer, descriptors);
@@ -170,13 +222,18 @@ const int *predecessor_store(const struct predecessor *before)
 void predecessor_dismiss(struct predecessor *before)
 {
     static const struct link_message serving = {.kind = LINK_SERVING};
-    link_send(before->socket, &serving, NULL, 0);
+    if (before->socket >= 0) {
+        link_send(before->socket, &serving, NULL, 0);
+    }
 }
 
 void predecessor_free(struct predecessor *before)
 {
     if (before) {
-        close(before->socket);
+        if (before->socket >= 0) {
+            close(before->socket);
+        }
+        keep_free(before->keep);
         g_free(before);
     }
 }

@@ -31,6 +31,11 @@ const int *predecessor_store(const struct predecessor *before);
 /* This daemon serves, and has a keeper of its own: the keeper before ends. */
 void predecessor_dismiss(struct predecessor *before);
 
+/* For the case that keeper and daemon end together: the service manager has copies for the next daemon until the mount
+ * ends.  `descriptors`: connection, memory and store, which may be -1. */
+void predecessor_save(int manager, const int *descriptors);
+void predecessor_discard(int manager);
+
 /* NULL is allowed.  If it was not dismissed, its keeper goes on with the mount. */
 void predecessor_free(struct predecessor *before);
 

@@ -5,6 +5,7 @@
 #include "fs/daemon/sdnotify.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glib.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #include "backend/log.h"
+
+#define SDNOTIFY_FIRST 3 /* the first descriptor of a service manager, see sd_listen_fds(3) */
 
 int sdnotify_open(void)
 {
@@ -49,6 +52,44 @@ static void sdnotify_send(int fd, const char *text)
     do {
         sent = fd < 0 ? 0 : write(fd, text, strlen(text));
     } while (sent < 0 && errno == EINTR);
+}
+
+void sdnotify_store(int fd, const char *name, int descriptor)
+{
+    g_autofree char *text = g_strdup_printf("FDSTORE=1\nFDNAME=%s", name);
+    char control[CMSG_SPACE(sizeof descriptor)] = {0};
+    struct iovec data = {.iov_base = text, .iov_len = strlen(text)};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    *header =
+        (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof descriptor)};
+    memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+    ssize_t sent;
+    do {
+        sent = fd < 0 || descriptor < 0 ? 0 : sendmsg(fd, &message, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+}
+
+void sdnotify_drop(int fd, const char *name)
+{
+    g_autofree char *text = g_strdup_printf("FDSTOREREMOVE=1\nFDNAME=%s", name);
+    sdnotify_send(fd, text);
+}
+
+int sdnotify_take(const char *name)
+{
+    const char *pid = g_getenv("LISTEN_PID"), *names = g_getenv("LISTEN_FDNAMES");
+    if (!names || !pid || g_ascii_strtoll(pid, NULL, 10) != getpid()) {
+        return -1;
+    }
+    g_auto(GStrv) all = g_strsplit(names, ":", -1);
+    int count = 0;
+    while (all[count] && strcmp(all[count], name) != 0) {
+        count++;
+    }
+    int fd = all[count] ? SDNOTIFY_FIRST + count : -1;
+    return fd < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 ? -1 : fd;
 }
 
 void sdnotify_ready(int fd, const char *format, ...)

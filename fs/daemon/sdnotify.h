@@ -16,6 +16,13 @@ int sdnotify_open(void);
 void sdnotify_ready(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sdnotify_stopping(int fd);
 
+/* The manager keeps a copy of the descriptor for the service's next process, which finds it by that name with
+ * sdnotify_take.  Removed if the service ends, or by sdnotify_drop. */
+void sdnotify_store(int fd, const char *name, int descriptor);
+void sdnotify_drop(int fd, const char *name);
+/* Once for each name.  -1: there is none. */
+int sdnotify_take(const char *name);
+
 /* The service's main process is this one from now on. */
 void sdnotify_main_pid(int fd, pid_t pid);
 

@@ -418,6 +418,9 @@ static void session_unmount(struct session *s)
         dup2(ends[1], fd);
         close(ends[1]);
         /* of what somebody else has unmounted, a dead mount may be below */
+        if (!s->keep_mount && s->fs->options->keep > 0) {
+            predecessor_discard(s->keepers->manager);
+        }
         bool gone = s->unmounted && !s->staged;
         int result = s->keep_mount || gone ? 0 : keeper_unmount(s->keepers->own, error, sizeof error);
         if (result < 0 && !s->fs->sandbox) {
@@ -476,6 +479,9 @@ static void session_watch_processes(struct session *s, const struct options *opt
         .abort = mountpoint_open_abort(options->mountpoint),
     };
     keeper_give(s->keepers->own, &gift);
+    if (options->keep > 0) {
+        predecessor_save(s->keepers->manager, (const int[]){gift.connection, keep_fd(gift.keep), gift.store});
+    }
 }
 
 int session_run(const struct options *options, struct backend *backend, const struct session_takeover *takeover,

@@ -134,6 +134,15 @@ static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold, enum bac
     return hold_share_meta(fs, &meta);
 }
 
+/* Without a daemon the mount must end before the store gives a lock to another: see keep_term. */
+static void hold_note_term(struct fs *fs, int64_t ttl)
+{
+    bool sole = fs->backend->features & BACKEND_SOLE_AUTHORITY;
+    if (fs->keep && !sole && (!keep_term(fs->keep) || ttl < keep_term(fs->keep))) {
+        keep_set_term(fs->keep, ttl);
+    }
+}
+
 /* When the backend shall call next, to settle the owner or to renew; 0: not. */
 static int64_t hold_next_due(const struct hold *hold, int64_t ttl, int64_t age)
 {
@@ -167,6 +176,7 @@ void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, c
     claim->user = hold;
     claim->kind = kind;
     claim->ttl = hold_directory_ttl(fs, hold->node->parent);
+    hold_note_term(fs, claim->ttl);
     claim->end = BACKEND_RANGE_MAX;
     if (kind == BACKEND_PROVISIONAL) {
         /* Given back by hold_events.due; the ttl only matters when we are gone. */
@@ -218,6 +228,7 @@ static uint32_t hold_keeper(const struct fs *fs, const struct hold *hold)
 
 void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl)
 {
+    hold_note_term(fs, ttl);
     bool lease = hold->kind == BACKEND_LEASE;
     int64_t due = lease ? hold_next_due(hold, ttl, clock_now() - hold->since) : ttl / 3;
     uint32_t keeper = hold_keeper(fs, hold);

@@ -293,6 +293,10 @@ static int options_parse_flag(struct options_parse *p, int flag, char *const *ar
         g_free(o->protect);
         o->protect = g_strdup(optarg);
         return 0;
+    case 'Q':
+        g_free(o->status);
+        o->status = g_strdup(optarg);
+        return 0;
     case 'r':
         return options_fail(p, "-r: a mount cannot be read-only, because locks need writing");
     case 's':
@@ -308,7 +312,8 @@ static int options_parse_flag(struct options_parse *p, int flag, char *const *ar
     case 'N':
         return options_fail(p, "-N %s: use nsenter(1) to mount in another namespace", optarg);
     case ':':
-        return optopt == 'P' ? options_fail(p, "--protect needs a directory: write --protect DIRECTORY")
+        return optopt == 'Q'   ? options_fail(p, "--status needs a mount point: write --status MOUNTPOINT")
+               : optopt == 'P' ? options_fail(p, "--protect needs a directory: write --protect DIRECTORY")
                : optopt == 'S'
                    ? options_fail(p, "--print-schema needs a store: write --print-schema=postgresql")
                    : options_fail(p, "-%c needs %s", optopt, optopt == 'o' ? "a list of options" : "an argument");
@@ -323,10 +328,13 @@ static int options_parse_flag(struct options_parse *p, int flag, char *const *ar
 /* All flags come before any -o list is read, so that -s may stand after it. */
 static int options_parse_flags(struct options_parse *p, int argc, char **argv)
 {
-    static const struct option long_options[] = {
-        {"help", no_argument, NULL, 'h'},          {"version", no_argument, NULL, 'V'},
-        {"json", no_argument, NULL, 'J'},          {"print-schema", required_argument, NULL, 'S'},
-        {"protect", required_argument, NULL, 'P'}, {NULL, 0, NULL, 0}};
+    static const struct option long_options[] = {{"help", no_argument, NULL, 'h'},
+                                                 {"version", no_argument, NULL, 'V'},
+                                                 {"json", no_argument, NULL, 'J'},
+                                                 {"print-schema", required_argument, NULL, 'S'},
+                                                 {"protect", required_argument, NULL, 'P'},
+                                                 {"status", required_argument, NULL, 'Q'},
+                                                 {NULL, 0, NULL, 0}};
     g_autoptr(GPtrArray) lists = g_ptr_array_new();
     int flag, result = 0;
     optind = 0; /* GNU: resets the parser */
@@ -368,13 +376,14 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
     g_autofree char *program = g_path_get_basename(argc > 0 ? argv[0] : "leasefs");
     p.is_helper = g_str_has_prefix(program, "mount.");
     int result = options_parse_flags(&p, argc, argv);
-    if (result == 0 && (options->protect || options->print_schema) && argc > optind) {
+    if (result == 0 && (options->protect || options->print_schema || options->status) && argc > optind) {
         return options_fail(&p,
                             "'%s' is one argument too many: usage is leasefs --protect DIRECTORY, or leasefs "
                             "--print-schema=postgresql[:NAME]",
                             argv[optind]);
     }
-    if (result < 0 || options->show_help || options->show_version || options->print_schema || options->protect) {
+    if (result < 0 || options->show_help || options->show_version || options->print_schema || options->protect ||
+        options->status) {
         return result;
     }
     if (options->json) {
@@ -422,6 +431,7 @@ void options_clear(struct options *options)
     g_free(options->shedlock);
     g_free(options->print_schema);
     g_free(options->protect);
+    g_free(options->status);
     fuse_opt_free_args(&options->fuse);
     *options = (struct options){0};
 }

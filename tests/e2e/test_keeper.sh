@@ -140,6 +140,32 @@ expect_between 900 $((NOW - begun)) $((1500 + SLACK)) "milliseconds"
 end_actor d
 expect umount -l "$MNT"
 
+it "on Redis the mount ends before another mount can have its locks"
+if redis=$(command -v redis-server); then
+    start "$redis" --port 0 --unixsocket "$TEST_DIR/redis" --save "" --appendonly yes --dir "$TEST_DIR" >/dev/null
+    expect eventually 10 [ -S "$TEST_DIR/redis" ]
+    keep "redis+unix://$TEST_DIR/redis" keep=60s,ttl=3s
+    first=$MNT
+    holder r
+    old=$(daemon_of "$MNT")
+    keep "redis+unix://$TEST_DIR/redis" keep=0,ttl=3s
+    kill -KILL "$(pgrep -P "$(keeper_of "$old")" -x leasefs-starter)"
+    now
+    begun=$NOW
+    kill -KILL "$old"
+    order r check >/dev/null
+    expect_is "$(order r check)" "*not connected*"
+    now
+    expect_between 1900 $((NOW - begun)) 2900 "milliseconds until the holder hears of it"
+    end_actor r
+    last=$(daemon_of "$MNT")
+    expect umount "$MNT"
+    expect eventually 10 gone "$last"
+    expect umount -l "$first"
+else
+    pass
+fi
+
 it "daemons that end at once: calls get an error, and the next attempts come ever later"
 keep "local:$TEST_DIR/loop" keep=20s
 : >"$TEST_DIR/errors"
