@@ -114,7 +114,7 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
                                                  .locks = options->locks,
                                                  .content = options->content});
     fs->notify = notify_new(NULL, loop, keep);
-    fs->openings = openings_new();
+    fs->openings = openings_new(fs->tree);
     fs->records = hold_records_table();
     fs->opened = handle_table();
     fs->cursors = g_hash_table_new(g_int64_hash, g_int64_equal);

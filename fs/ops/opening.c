@@ -13,23 +13,24 @@
 #define OPENING_AGAIN_MAX (30 * SECOND)
 
 struct opening {
-    const struct node *node; /* only compared: it may be gone, and its address another's … */
-    uint64_t ino;            /* … so with its number */
-    uint64_t directory;      /* its number, and … */
-    guint name;              /* … the hash of the name in it that was found */
+    uint64_t node;      /* the kernel's number of what was found: a link changes st_ino */
+    uint64_t directory; /* its st_ino, and … */
+    guint name;         /* … the hash of the name in it that was found */
     clock_ms since;
     bool again;  /* its open returned ESTALE */
     bool looked; /* its stat of an ended name returned ESTALE */
 };
 
 struct openings {
+    struct tree *tree;
     GHashTable *threads; /* thread id -> struct opening */
     clock_ms pruned;
 };
 
-struct openings *openings_new(void)
+struct openings *openings_new(struct tree *tree)
 {
     struct openings *openings = g_new0(struct openings, 1);
+    openings->tree = tree;
     openings->threads = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, g_free);
     return openings;
 }
@@ -45,9 +46,9 @@ static struct opening *opening_of(const struct openings *openings, pid_t thread)
     return g_hash_table_lookup(openings->threads, GINT_TO_POINTER(thread));
 }
 
-static bool opening_is_of(const struct opening *opening, const struct node *node)
+static bool opening_is_of(const struct openings *openings, const struct opening *opening, const struct node *node)
 {
-    return opening->node == node && opening->ino == node->record->ino;
+    return opening->node == tree_id(openings->tree, node);
 }
 
 static gboolean opening_is_old(gpointer thread, gpointer value, gpointer now)
@@ -65,8 +66,7 @@ static void openings_note(struct openings *openings, pid_t thread, const struct 
         openings->pruned = now;
         g_hash_table_foreach_remove(openings->threads, opening_is_old, &now);
     }
-    *opening = (struct opening){.node = node,
-                                .ino = node ? node->record->ino : 0,
+    *opening = (struct opening){.node = node ? tree_id(openings->tree, node) : 0,
                                 .directory = node && node->parent ? node->parent->record->ino : 0,
                                 .name = node ? g_str_hash(tree_name(node)) : 0,
                                 .since = now,
@@ -85,7 +85,7 @@ void openings_note_lookup(struct openings *openings, pid_t thread, struct node *
     } else if (refused) {
         before->again = false; /* nothing that a rename could take from it */
         before->looked = true;
-        before->ino = 0; /* the kernel asks twice: it may find the next one */
+        before->node = 0; /* the kernel asks twice: it may find the next one */
     } else if (before) {
         g_hash_table_remove(openings->threads, GINT_TO_POINTER(thread));
     }
@@ -94,7 +94,8 @@ void openings_note_lookup(struct openings *openings, pid_t thread, struct node *
 bool openings_check_open(struct openings *openings, pid_t thread, struct node *node, bool gone)
 {
     struct opening *opening = opening_of(openings, thread);
-    bool found = opening && opening_is_of(opening, node), refused = opening && (opening->again || opening->looked);
+    bool found = opening && opening_is_of(openings, opening, node),
+         refused = opening && (opening->again || opening->looked);
     if (refused) {
         opening->again = opening->looked = false;
         node->awaited = false;
@@ -110,7 +111,7 @@ void openings_note_refusal(struct openings *openings, pid_t thread, const struct
 bool openings_check_look(struct openings *openings, pid_t thread, const struct node *node, clock_ms when)
 {
     struct opening *before = opening_of(openings, thread);
-    if (before && (before->again || before->looked) && opening_is_of(before, node) &&
+    if (before && (before->again || before->looked) && opening_is_of(openings, before, node) &&
         when - before->since < OPENING_MAX) {
         return true;
     }
@@ -142,12 +143,14 @@ bool openings_is_expected(const struct openings *openings, const struct node *di
 
 static gboolean opening_is_for(gpointer thread, gpointer value, gpointer node)
 {
+    const struct opening *opening = value;
     (void)thread;
-    return opening_is_of(value, node);
+    return opening->node == *(const uint64_t *)node;
 }
 
 void openings_note_rename(struct openings *openings, struct node *node)
 {
+    uint64_t number = tree_id(openings->tree, node);
     node->record->moved = true;
-    g_hash_table_foreach_remove(openings->threads, opening_is_for, node);
+    g_hash_table_foreach_remove(openings->threads, opening_is_for, &number);
 }

@@ -19,9 +19,10 @@
 #include "backend/clock.h"
 
 struct node;
+struct tree;
 struct openings; /* one for each mount */
 
-struct openings *openings_new(void);
+struct openings *openings_new(struct tree *tree);
 void openings_free(struct openings *openings);
 
 /* The thread has looked a name up and found this node; NULL: nothing. */

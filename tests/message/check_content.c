@@ -512,6 +512,30 @@ START_TEST(open_of_what_became_free_twice_is_stale_to_read)
 }
 END_TEST
 
+/* Two threads look up the same link, and its end gives its name another st_ino. */
+START_TEST(open_of_a_link_that_ended_twice_is_estale_once)
+{
+    uint64_t tmp = lease_of(alice, "tmp"), node = wire_node(w, wire_link(w, tmp, "L"));
+    const pid_t openers[] = {carol, bob};
+    unlinked_by(alice);
+    for (int i = 0; i < 2; i++) {
+        w->pid = openers[i];
+        ck_assert_int_eq(wire_result(w, wire_open(w, node, O_RDONLY)), ESTALE);
+    }
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_link(w, tmp, "L")), 0);
+    for (int i = 0; i < 2; i++) {
+        w->pid = openers[i];
+        node = wire_node(w, wire_lookup(w, "L"));
+    }
+    w->pid = carol;
+    ck_assert_int_eq(wire_close(w, wire_opened(w, node, O_RDONLY)), 0);
+    unlinked_by(alice);
+    w->pid = bob;
+    wire_opened(w, node, O_RDONLY);
+}
+END_TEST
+
 START_TEST(file_that_was_opened_on_a_lock_reads_it_under_its_next_name)
 {
     pid_t family[2];
@@ -577,6 +601,7 @@ int main(void)
     tcase_add_test(cases, file_of_the_owner_reads_its_next_lock);
     tcase_add_loop_test(cases, open_of_a_name_that_became_free_is_estale, 0, 6);
     tcase_add_test(cases, open_of_what_became_free_twice_is_stale_to_read);
+    tcase_add_test(cases, open_of_a_link_that_ended_twice_is_estale_once);
     tcase_add_test(cases, file_that_was_opened_on_a_lock_reads_it_under_its_next_name);
     tcase_add_test(cases, name_that_an_older_file_may_lock_is_not_cached_as_free);
     return check_main(suite);
