@@ -206,8 +206,24 @@ static void content_change(struct request *r, struct hold *hold)
     }
 }
 
+/* Was the provisional second over before the store answered?  Then the file is idle, and its process may acquire again.
+ */
+static bool content_has_lapsed(struct request *r)
+{
+    bool lapsed = r->result == BACKEND_STALE && r->tries++ < CONTENT_TRIES;
+    if (lapsed && r->hold) {
+        hold_release(r->fs, r->hold, NULL, NULL); /* the store does not have it */
+        r->hold = NULL;
+    }
+    return lapsed;
+}
+
 static void content_acquired(struct request *r)
 {
+    if (content_has_lapsed(r)) {
+        content_change_through(r);
+        return;
+    }
     if (r->result == BACKEND_OK && r->handle && r->handle->node == r->hold->node) {
         handle_set_hold(r->handle, r->hold);
     }
@@ -353,6 +369,8 @@ static void content_dated(struct request *r)
 {
     if (r->result == BACKEND_OK) {
         content_store_times(r, r->hold);
+    } else if (content_has_lapsed(r)) {
+        content_set_times(r);
     } else {
         request_reply(r, fs_error(r->result));
     }

@@ -257,6 +257,32 @@ START_TEST(handle_whose_write_failed_acquires_nothing_by_closing)
 }
 END_TEST
 
+/* The store is silent for longer than the provisional second.  _i: times set by file, by path, or a write decide it;
+ * the name is then free, another mount's, or the store goes on being away.  The kernel asks again after ESTALE, and a
+ * refused close says "held". */
+START_TEST(change_acquires_although_the_provisional_second_ends_first)
+{
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t change = _i % 3 == 2 ? wire_write(w, file, 0, "x", 1) : wire_touch(w, file.node, _i % 3 ? NULL : &file);
+    ck_assert(wire_waits(w, change));
+    fake_backend_end(w->fake, "L", BACKEND_EXPIRED);
+    wire_advance(w, 2 * SECOND);
+    ck_assert(wire_waits(w, change));
+    if (_i / 3 == 1) {
+        fake_backend_occupy(w->fake, "L", BACKEND_LEASE, BACKEND_EXCLUSIVE);
+    } else if (_i / 3 == 2) {
+        fake_backend_fail(w->fake, FAKE_ACQUIRE, BACKEND_UNREACHABLE);
+    }
+    int error = _i / 3 == 1 ? EBUSY : _i / 3 == 2 ? ENOLCK : 0;
+    fake_backend_refuse(w->fake, FAKE_CONVERT, 0, _i % 2 ? BACKEND_STALE : BACKEND_UNREACHABLE);
+    ck_assert_int_eq(wire_result(w, change), error);
+    fake_backend_fail(w->fake, FAKE_ACQUIRE, BACKEND_OK);
+    ck_assert_int_eq(wire_close(w, file), error);
+    ck_assert_uint_eq(fake_backend_tickets(w->fake, BACKEND_LEASE), error ? 0 : 1);
+}
+END_TEST
+
 START_TEST(ticket_whose_write_failed_goes_with_its_close)
 {
     char *large = g_malloc0(CONTENT_BYTES_MAX + 1);
@@ -630,6 +656,7 @@ int main(void)
     tcase_add_test(cases, handle_that_was_refused_does_not_change_another_of_the_process);
     tcase_add_test(cases, handle_that_was_refused_may_still_acquire_by_asking_again);
     tcase_add_test(cases, handle_whose_write_failed_acquires_nothing_by_closing);
+    tcase_add_loop_test(cases, change_acquires_although_the_provisional_second_ends_first, 0, 9);
     tcase_add_test(cases, ticket_whose_write_failed_goes_with_its_close);
     tcase_add_test(cases, close_of_a_handle_that_was_only_probed_acquires_nothing);
     tcase_add_test(cases, write_makes_a_lease_with_its_content);

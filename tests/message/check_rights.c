@@ -1222,6 +1222,7 @@ START_TEST(close_fails_for_nothing_but_a_lock_that_another_has)
     ck_assert_int_eq(wire_result(w, wire_setattr(w, file.node, &file, mode)), EPERM);
     ck_assert_int_eq(wire_close(w, file), EBUSY);
     file = wire_created(w, "M", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
     fake_backend_end(w->fake, "M", BACKEND_EXPIRED);
     ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), ESTALE);
     ck_assert_int_eq(wire_close(w, file), 0);
