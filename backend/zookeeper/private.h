@@ -14,6 +14,7 @@
  * directory.c      makes, removes and changes directories
  * session.c        the session: connection, validity, heartbeat
  * watch.c          watches nodes of this mount, and names that others hold
+ * servers.c        the addresses of the servers
  * saved_session.c  the session in a file, for the next daemon
  * batch.c          requests sent together, repeated when the connection was lost
  * node.c           names and data of nodes
@@ -25,6 +26,7 @@
 #include <zookeeper/zookeeper.h>
 
 #include "backend/remote/remote.h"
+#include "backend/remote/resolve.h"
 #include "backend/zookeeper/zookeeper.h"
 
 #define ZOOKEEPER_TIMEOUT 5000      /* ms for a flow, all its tries */
@@ -34,16 +36,29 @@
 #define ZOOKEEPER_CONTENT_MAX 65536
 #define ZOOKEEPER_META_MAX 4096
 
+/* One HOST:PORT of the URI. */
+struct zk_server {
+    struct zookeeper *z;
+    char *host;
+    uint16_t port;
+    bool numeric;    /* it needs no look-up */
+    char *addresses; /* as the library wants them; NULL: none is known */
+    struct remote_resolve *resolve;
+};
+
 struct zookeeper {
     struct remote remote;
     /* the session */
     zhandle_t *handle;
-    char *hosts;   /* numeric, as the library wants them */
-    char *chroot;  /* "" or "/a/b" */
-    char *digest;  /* or NULL */
-    char *own;     /* the node that heartbeats write to */
-    GBytes *about; /* its data: see node_encode_session */
-    uint64_t base; /* see node_fence */
+    char *hosts; /* the addresses of all servers, as the library wants them; NULL: none is known */
+    struct zk_server *servers;
+    guint server_count;
+    clock_ms looked_up; /* when the last look-up of their names began */
+    char *chroot;       /* "" or "/a/b" */
+    char *digest;       /* or NULL */
+    char *own;          /* the node that heartbeats write to */
+    GBytes *about;      /* its data: see node_encode_session */
+    uint64_t base;      /* see node_fence */
     bool kazoo, was_up;
     bool connected;          /* as the library last reported */
     clock_ms answered;       /* when the last answer came */
@@ -441,6 +456,14 @@ void revoke_start(struct remote_request *request);
 
 /* Removes a guard of this mount's session in `left` ms; `delay`: the lock-delay of its directory. */
 void revoke_end_guard_in(struct zookeeper *z, const char *path, int64_t left, int64_t delay, bool broken);
+
+/* --- servers.c --- */
+
+/* Looks all names up, and blocks.  -EHOSTUNREACH and one line in `error`: no server has an address yet. */
+int servers_init(struct zookeeper *z, const struct zookeeper_uri *uri, char *error, size_t error_size);
+/* While the session is not connected: looks the names up again, in threads, at most once a second. */
+void servers_look_up(struct zookeeper *z);
+void servers_clear(struct zookeeper *z);
 
 /* --- resume.c --- */
 

@@ -250,6 +250,10 @@ void session_on_log(const char *message)
 static void session_open(struct zookeeper *z)
 {
     z->expired = false;
+    if (!z->hosts) {
+        session_note_disconnect(z, "the name of no server can be resolved");
+        return;
+    }
     z->handle = zookeeper_init2(z->hosts, session_on_event, (int)z->session_timeout,
                                 z->saved.client_id ? &z->saved : NULL, z, ZOO_NO_LOG_CLIENTENV, session_on_log);
     if (!z->handle) {
@@ -348,6 +352,9 @@ static void session_on_prepare(struct ev_loop *loop, ev_prepare *prepare, int re
     struct timeval in = {.tv_sec = 1};
     int fd = -1, interest = 0;
     (void)revents;
+    if (!z->connected) {
+        servers_look_up(z);
+    }
     if (!z->handle) {
         session_open(z);
     } else if (z->ready &&

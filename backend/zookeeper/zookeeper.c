@@ -1,6 +1,5 @@
 /* zookeeper: opens and closes the backend; its status. */
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,7 +27,7 @@ static void zookeeper_free(struct remote *remote, bool holds)
     close(z->alarm.fd);
     g_hash_table_unref(z->nodes);
     g_hash_table_unref(z->watches);
-    g_free(z->hosts);
+    servers_clear(z);
     g_free(z->chroot);
     g_free(z->digest);
     g_free(z->own);
@@ -102,35 +101,6 @@ static const struct remote_store store = {
     .status = zookeeper_status,
 };
 
-/* All addresses of all hosts in numeric form, because the library would resolve names in the loop. */
-static char *zookeeper_resolve(const struct zookeeper_uri *uri, char *error, size_t error_size)
-{
-    GString *list = g_string_new(NULL);
-    for (guint i = 0; uri->hosts[i]; i++) {
-        const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
-        struct addrinfo *found = NULL;
-        int result = getaddrinfo(uri->hosts[i], NULL, &hints, &found);
-        if (result != 0) {
-            snprintf(error, error_size, "zookeeper server %s: %s", uri->hosts[i], gai_strerror(result));
-        }
-        for (struct addrinfo *at = result == 0 ? found : NULL; at; at = at->ai_next) {
-            char host[NI_MAXHOST];
-            if (getnameinfo(at->ai_addr, at->ai_addrlen, host, sizeof host, NULL, 0, NI_NUMERICHOST) == 0) {
-                g_string_append_printf(list, at->ai_family == AF_INET6 ? "%s[%s]:%u" : "%s%s:%u", list->len ? "," : "",
-                                       host, uri->ports[i]);
-            }
-        }
-        if (result == 0) {
-            freeaddrinfo(found);
-        }
-    }
-    if (list->len == 0) {
-        g_string_free(list, TRUE);
-        return NULL;
-    }
-    return g_string_free(list, FALSE);
-}
-
 static char *zookeeper_show(const struct zookeeper_uri *uri)
 {
     GString *text = g_string_new("zookeeper://");
@@ -143,10 +113,6 @@ static char *zookeeper_show(const struct zookeeper_uri *uri)
 
 int zookeeper_new(const struct zookeeper_options *options, struct backend **ret, char *error, size_t error_size)
 {
-    char *hosts = zookeeper_resolve(options->uri, error, error_size);
-    if (!hosts) {
-        return -EHOSTUNREACH;
-    }
     struct zookeeper *z = g_new0(struct zookeeper, 1);
     int result = remote_init(&z->remote, &store, options->seed);
     if (result == 0) {
@@ -154,11 +120,9 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
     }
     if (result < 0) {
         snprintf(error, error_size, "cannot make a timer: %s", g_strerror(-result));
-        g_free(hosts);
         g_free(z);
         return result;
     }
-    z->hosts = hosts;
     z->chroot = g_strdup(options->uri->chroot);
     z->digest = g_strdup(options->digest);
     z->kazoo = options->kazoo;
@@ -168,7 +132,8 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
     z->nodes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, node_free);
     z->watches = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
     TAILQ_INIT(&z->batches);
-    result = options->background ? 0 : check_servers(z, error, error_size);
+    result = servers_init(z, options->uri, error, error_size);
+    result = options->background ? 0 : result < 0 ? result : check_servers(z, error, error_size);
     if (result < 0) {
         backend_free(&z->remote.backend);
         return result;

@@ -1,5 +1,7 @@
 /* contract_zookeeper: the contract for a ZooKeeper server; and two mounts of one server. */
 #include <errno.h>
+#include <netdb.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,10 +20,10 @@ static int64_t term = CONTRACT_LONG / 2; /* ms, of a session */
 
 static char *state; /* the directory of open_again; or NULL */
 
-static struct backend *open_mount_of(uint16_t port, const char *below, uint32_t seed, bool background,
+static struct backend *open_mount_by(const char *host, uint16_t port, const char *below, uint32_t seed, bool background,
                                      const char *directory)
 {
-    char error[256] = "", *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d%s", port, contract_world(), below);
+    char error[256] = "", *text = g_strdup_printf("zookeeper://%s:%u/check/%d%s", host, port, contract_world(), below);
     struct zookeeper_uri uri;
     struct backend *b = NULL;
 
@@ -32,6 +34,12 @@ static struct backend *open_mount_of(uint16_t port, const char *below, uint32_t 
     zookeeper_uri_clear(&uri);
     g_free(text);
     return b;
+}
+
+static struct backend *open_mount_of(uint16_t port, const char *below, uint32_t seed, bool background,
+                                     const char *directory)
+{
+    return open_mount_by("127.0.0.1", port, below, seed, background, directory);
 }
 
 static struct backend *open_mount_at(uint16_t port, const char *below, uint32_t seed, bool background)
@@ -382,6 +390,96 @@ START_TEST(mount_without_a_format_number_is_refused_while_its_session_lives)
 }
 END_TEST
 
+/* --- the loop does not stand still --- */
+
+static int64_t busy_since, longest; /* us: a turn of the loop, from its wait to the next */
+
+static void turn_begins(struct ev_loop *loop, ev_check *check, int events)
+{
+    (void)loop, (void)check, (void)events;
+    busy_since = g_get_monotonic_time();
+}
+
+static void note_turn(void)
+{
+    longest = busy_since ? MAX(longest, g_get_monotonic_time() - busy_since) : 0;
+}
+
+static void turn_ends(struct ev_loop *loop, ev_prepare *prepare, int events)
+{
+    (void)loop, (void)prepare, (void)events;
+    note_turn();
+}
+
+#define PAUSE_MAX 300000 /* us */
+
+static ev_check begins;
+static ev_prepare ends;
+
+static void measure_turns(void)
+{
+    busy_since = longest = 0;
+    ev_check_init(&begins, turn_begins);
+    ev_set_priority(&begins, EV_MAXPRI);
+    ev_prepare_init(&ends, turn_ends);
+    ev_set_priority(&ends, EV_MINPRI);
+    ev_check_start(contract_loop, &begins);
+    ev_prepare_start(contract_loop, &ends);
+}
+
+static void assert_no_long_turn(void)
+{
+    ev_check_stop(contract_loop, &begins);
+    ev_prepare_stop(contract_loop, &ends);
+    note_turn(); /* the last */
+    ck_assert_int_lt(longest, PAUSE_MAX);
+}
+
+/* The address of the name moving.test; NULL: it has none.  Each look-up takes so long, us. */
+static _Atomic(const char *) address;
+static atomic_uint look_up_time, look_ups;
+
+int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found);
+
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found)
+{
+    if (hints->ai_flags & AI_NUMERICHOST || strcmp(host, "moving.test") != 0) {
+        return __real_getaddrinfo(host, port, hints, found);
+    }
+    usleep(look_up_time);
+    look_ups++;
+    return address ? __real_getaddrinfo(address, port, hints, found) : EAI_AGAIN;
+}
+
+static bool is_up(struct backend *mount)
+{
+    struct backend_status status;
+    backend_status(mount, &status);
+    bool up = !status.away;
+    backend_status_clear(&status);
+    return up;
+}
+
+/* _i: at first the name has no address, or that of a host that refuses. */
+START_TEST(server_is_found_where_its_name_is_now)
+{
+    backend_free(contract_one);
+    look_up_time = 0;
+    address = _i ? "127.0.0.2" : NULL;
+    contract_one = open_mount_by("moving.test", zookeeper_server_port(server), "", 1, true, NULL);
+    look_up_time = 1000000;
+    look_ups = 0;
+    measure_turns();
+    contract_start(contract_one);
+    CONTRACT_UNTIL(look_ups >= 1);
+    ck_assert(!is_up(contract_one));
+    address = "127.0.0.1";
+    CONTRACT_UNTIL(is_up(contract_one));
+    assert_no_long_turn();
+}
+END_TEST
+
 static TCase *zookeeper_case(void)
 {
     TCase *tcase = tcase_create("zookeeper");
@@ -393,6 +491,7 @@ static TCase *zookeeper_case(void)
     tcase_add_test(tcase, delay_does_not_run_where_what_is_being_renewed_is_released_from_another_mount);
     tcase_add_test(tcase, delay_is_that_of_all_that_share);
     tcase_add_test(tcase, end_of_a_mount_keeps_what_it_held_and_nothing_else);
+    tcase_add_loop_test(tcase, server_is_found_where_its_name_is_now, 0, 2);
     tcase_add_test(tcase, mount_ends_while_claims_are_not_answered);
     tcase_add_test(tcase, mount_without_a_format_number_is_refused_while_its_session_lives);
     tcase_add_test(tcase, nothing_is_watched_when_all_has_been_released);

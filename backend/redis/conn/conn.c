@@ -23,8 +23,8 @@
 #include "backend/log.h"
 #include "backend/redis/conn/locate.h"
 #include "backend/redis/conn/private.h"
-#include "backend/redis/conn/resolve.h"
 #include "backend/redis/conn/tls.h"
+#include "backend/remote/resolve.h"
 
 /* --- failing --- */
 
@@ -118,7 +118,7 @@ conn_fail(struct redis_conn *conn, enum redis_failure failure, const char *forma
     const int head = g_snprintf(conn->error, sizeof(conn->error), "%s%s%s", conn->place ? conn->place : "",
                                 conn->place ? ": " : "", conn_begin_reason(failure));
     log_escape(conn->error + head, sizeof(conn->error) - (size_t)head, text);
-    redis_resolve_cancel(conn->resolve);
+    remote_resolve_cancel(conn->resolve);
     conn->resolve = NULL;
     redis_link_abandon(&conn->pubsub.link);
     redis_link_abandon(&conn->command.link);
@@ -147,7 +147,7 @@ conn_fail(struct redis_conn *conn, enum redis_failure failure, const char *forma
 static void connect_peer(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;
-    const struct redis_address *address = &g_array_index(conn->addresses, struct redis_address, conn->address);
+    const struct remote_address *address = &g_array_index(conn->addresses, struct remote_address, conn->address);
     const char *tls_name = conn->options.uri.tls ? conn->host : NULL;
     int r = redis_link_open(&peer->link, address, conn->tls_trust, tls_name, conn->options.keepalive);
     conn->state = peer == &conn->pubsub ? REDIS_CONN_SUBSCRIBE : REDIS_CONN_PREPARE;
@@ -184,12 +184,12 @@ static void conn_on_resolved(void *arg, GArray *addresses, const char *error)
 
 static void conn_resolve(struct redis_conn *conn)
 {
-    GArray *addresses = redis_resolve_numeric(conn->host, conn->port);
+    GArray *addresses = remote_resolve_numeric(conn->host, conn->port);
     if (addresses) {
         conn_take_addresses(conn, addresses);
         return;
     }
-    conn->resolve = redis_resolve_start(conn->loop, conn->host, conn->port, conn_on_resolved, conn);
+    conn->resolve = remote_resolve_start(conn->loop, conn->host, conn->port, 0, conn_on_resolved, conn);
     if (!conn->resolve) {
         conn_fail(conn, REDIS_NOT_RESOLVED, "no thread can be started to look it up");
     }
@@ -230,7 +230,7 @@ static void conn_locate(struct redis_conn *conn)
 {
     conn->state = REDIS_CONN_RESOLVE;
     if (conn->options.uri.path) {
-        conn_take_addresses(conn, redis_resolve_path(conn->options.uri.path));
+        conn_take_addresses(conn, remote_resolve_path(conn->options.uri.path));
     } else {
         redis_locate_ask(conn->locate);
     }
@@ -542,7 +542,7 @@ void redis_conn_free(struct redis_conn *conn)
     if (conn->loop) {
         redis_link_close(&conn->pubsub.link);
         redis_link_close(&conn->command.link);
-        redis_resolve_cancel(conn->resolve);
+        remote_resolve_cancel(conn->resolve);
         redis_locate_free(conn->locate);
         ev_timer_stop(conn->loop, &conn->alarm);
         ev_clear_pending(conn->loop, &conn->work);

@@ -172,7 +172,7 @@ static void link_set_options(int fd, bool keepalive)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
-int redis_link_open(struct redis_link *link, const struct redis_address *address, struct ssl_ctx_st *tls_trust,
+int redis_link_open(struct redis_link *link, const struct remote_address *address, struct ssl_ctx_st *tls_trust,
                     const char *tls_name, bool keepalive)
 {
     const struct sockaddr *to = (const struct sockaddr *)&address->address;

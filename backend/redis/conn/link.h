@@ -16,10 +16,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-struct redis_address {
-    struct sockaddr_storage address;
-    socklen_t length;
-};
+#include "backend/remote/resolve.h"
 
 struct ssl_st;
 
@@ -88,7 +85,7 @@ void redis_link_init(struct redis_link *link, struct ev_loop *loop, const struct
  * and the server's certificate must be for this name and signed by one of
  * `tls_trust` (both borrowed while it is open); NULL: plain.  `keepalive` sets TCP
  * keepalive: a peer that is gone is noticed within 30 s. */
-int redis_link_open(struct redis_link *link, const struct redis_address *address, struct ssl_ctx_st *tls_trust,
+int redis_link_open(struct redis_link *link, const struct remote_address *address, struct ssl_ctx_st *tls_trust,
                     const char *tls_name, bool keepalive);
 
 /* Is it open, but its TLS handshake not done? */

@@ -13,8 +13,8 @@
 
 #include "backend/log.h"
 #include "backend/redis/conn/link.h"
-#include "backend/redis/conn/resolve.h"
 #include "backend/remote/remote.h"
+#include "backend/remote/resolve.h"
 
 #define SWITCHED "+switch-master"
 
@@ -39,7 +39,7 @@ struct redis_locate {
     guint count;  /* of hosts */
     guint host;   /* the host that is asked, or was asked last */
     guint left;   /* to be asked */
-    struct redis_resolve *resolve;
+    struct remote_resolve *resolve;
     GArray *addresses; /* of the host */
     guint address;     /* the address that is tried */
     struct redis_link link;
@@ -54,7 +54,7 @@ struct redis_locate {
 static void locate_stop(struct redis_locate *l)
 {
     ev_timer_stop(l->loop, &l->timer);
-    redis_resolve_cancel(l->resolve);
+    remote_resolve_cancel(l->resolve);
     l->resolve = NULL;
     redis_link_close(&l->link);
     g_clear_pointer(&l->addresses, g_array_unref);
@@ -96,9 +96,9 @@ static void locate_next(struct redis_locate *l)
     l->host = (l->host + 1) % l->count;
     l->state = LOCATE_ASKING;
     locate_set_timer(l, l->options.resolve_timeout);
-    GArray *addresses = redis_resolve_numeric(uri->hosts[l->host], uri->ports[l->host]);
+    GArray *addresses = remote_resolve_numeric(uri->hosts[l->host], uri->ports[l->host]);
     if (!addresses) {
-        l->resolve = redis_resolve_start(l->loop, uri->hosts[l->host], uri->ports[l->host], locate_on_resolved, l);
+        l->resolve = remote_resolve_start(l->loop, uri->hosts[l->host], uri->ports[l->host], 0, locate_on_resolved, l);
     }
     if (!l->resolve) {
         locate_on_resolved(l, addresses, "no thread can be started to look it up");
@@ -132,7 +132,7 @@ static void locate_on_resolved(void *arg, GArray *addresses, const char *error)
 static void locate_connect(struct redis_locate *l)
 {
     const struct redis_uri *uri = l->options.uri;
-    const struct redis_address *address = &g_array_index(l->addresses, struct redis_address, l->address);
+    const struct remote_address *address = &g_array_index(l->addresses, struct remote_address, l->address);
     locate_set_timer(l, REDIS_LOCATE_TIMEOUT);
     int r = redis_link_open(&l->link, address, l->options.tls_trust, uri->tls ? uri->hosts[l->host] : NULL, true);
     if (r < 0) {

@@ -86,8 +86,8 @@ struct redis_conn {
     char *host;  /* where the server is, by a name or an address; NULL: not known, or a path */
     char *place; /* the same with its port, for messages; NULL: the URI has it */
     uint16_t port;
-    struct redis_resolve *resolve;
-    GArray *addresses; /* struct redis_address; NULL: not looked up yet */
+    struct remote_resolve *resolve;
+    GArray *addresses; /* struct remote_address; NULL: not looked up yet */
     guint address;     /* the address that is tried */
     unsigned attempts; /* rounds over all addresses that failed */
     clock_ms retry_at;

@@ -3,20 +3,22 @@
  * A look-up belongs to the loop and to its thread, and is freed by the last of
  * them: getaddrinfo(3) cannot be interrupted, so the loop may go before it ends.
  */
-#include "backend/redis/conn/resolve.h"
+#include "backend/remote/resolve.h"
 
 #include <ev.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
 
-struct redis_resolve {
+struct remote_resolve {
     char *host;
     char port[8];
-    redis_resolved *done;
+    int flags;
+    remote_resolved *done;
     void *arg;
     struct ev_async ended;
 
@@ -27,9 +29,9 @@ struct redis_resolve {
     struct addrinfo *found;
 };
 
-GArray *redis_resolve_path(const char *path)
+GArray *remote_resolve_path(const char *path)
 {
-    struct redis_address at = {.length = sizeof(struct sockaddr_un)};
+    struct remote_address at = {.length = sizeof(struct sockaddr_un)};
     struct sockaddr_un *address = (struct sockaddr_un *)&at.address;
     address->sun_family = AF_UNIX;
     g_strlcpy(address->sun_path, path, sizeof(address->sun_path));
@@ -40,9 +42,9 @@ GArray *redis_resolve_path(const char *path)
 
 static GArray *resolve_collect(const struct addrinfo *found)
 {
-    GArray *addresses = g_array_new(FALSE, FALSE, sizeof(struct redis_address));
+    GArray *addresses = g_array_new(FALSE, FALSE, sizeof(struct remote_address));
     for (; found; found = found->ai_next) {
-        struct redis_address at = {.length = found->ai_addrlen};
+        struct remote_address at = {.length = found->ai_addrlen};
         memcpy(&at.address, found->ai_addr, found->ai_addrlen);
         g_array_append_val(addresses, at);
     }
@@ -55,12 +57,20 @@ static int resolve_look_up(const char *host, const char *port, int flags, struct
     return getaddrinfo(host, port, &hints, ret_found);
 }
 
-GArray *redis_resolve_numeric(const char *host, uint16_t port)
+GArray *remote_resolve_numeric(const char *host, uint16_t port)
+{
+    const char *why;
+    return remote_resolve_now(host, port, AI_NUMERICHOST, &why);
+}
+
+GArray *remote_resolve_now(const char *host, uint16_t port, int flags, const char **ret_why)
 {
     struct addrinfo *found;
     char service[8];
     g_snprintf(service, sizeof(service), "%u", port);
-    if (resolve_look_up(host, service, AI_NUMERICHOST, &found) != 0) {
+    int error = resolve_look_up(host, service, flags, &found);
+    if (error) {
+        *ret_why = gai_strerror(error);
         return NULL;
     }
     GArray *addresses = resolve_collect(found);
@@ -68,7 +78,7 @@ GArray *redis_resolve_numeric(const char *host, uint16_t port)
     return addresses;
 }
 
-static void resolve_free(struct redis_resolve *resolve)
+static void resolve_free(struct remote_resolve *resolve)
 {
     if (resolve->found) {
         freeaddrinfo(resolve->found);
@@ -80,9 +90,9 @@ static void resolve_free(struct redis_resolve *resolve)
 
 static void *resolve_run_thread(void *arg)
 {
-    struct redis_resolve *resolve = arg;
+    struct remote_resolve *resolve = arg;
     struct addrinfo *found = NULL;
-    int error = resolve_look_up(resolve->host, resolve->port, 0, &found);
+    int error = resolve_look_up(resolve->host, resolve->port, resolve->flags, &found);
     pthread_mutex_lock(&resolve->mutex);
     resolve->error = error;
     resolve->found = error ? NULL : found;
@@ -100,7 +110,7 @@ static void *resolve_run_thread(void *arg)
 
 static void resolve_on_ended(struct ev_loop *loop, struct ev_async *watcher, int events)
 {
-    struct redis_resolve *resolve = watcher->data;
+    struct remote_resolve *resolve = watcher->data;
     (void)events;
     pthread_mutex_lock(&resolve->mutex); /* until the thread has let go of it */
     pthread_mutex_unlock(&resolve->mutex);
@@ -113,7 +123,7 @@ static void resolve_on_ended(struct ev_loop *loop, struct ev_async *watcher, int
     resolve_free(resolve);
 }
 
-static int resolve_start_thread(struct redis_resolve *resolve)
+static int resolve_start_thread(struct remote_resolve *resolve)
 {
     pthread_attr_t attributes;
     sigset_t all, old;
@@ -128,12 +138,13 @@ static int resolve_start_thread(struct redis_resolve *resolve)
     return r;
 }
 
-struct redis_resolve *redis_resolve_start(struct ev_loop *loop, const char *host, uint16_t port, redis_resolved *done,
-                                          void *arg)
+struct remote_resolve *remote_resolve_start(struct ev_loop *loop, const char *host, uint16_t port, int flags,
+                                            remote_resolved *done, void *arg)
 {
-    struct redis_resolve *resolve = g_new0(struct redis_resolve, 1);
+    struct remote_resolve *resolve = g_new0(struct remote_resolve, 1);
     resolve->host = g_strdup(host);
     g_snprintf(resolve->port, sizeof(resolve->port), "%u", port);
+    resolve->flags = flags;
     resolve->done = done;
     resolve->arg = arg;
     resolve->loop = loop;
@@ -149,7 +160,7 @@ struct redis_resolve *redis_resolve_start(struct ev_loop *loop, const char *host
     return resolve;
 }
 
-void redis_resolve_cancel(struct redis_resolve *resolve)
+void remote_resolve_cancel(struct remote_resolve *resolve)
 {
     if (!resolve) {
         return;
