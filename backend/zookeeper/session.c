@@ -9,6 +9,7 @@
  * until T - validity + its timeout - a quarter of two ticks, which is after T + validity.
  */
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -266,6 +267,19 @@ static void session_open(struct zookeeper *z)
     }
 }
 
+/* The library's close informs the server, and waits: up to 3 s to send that, and 1.5 s for the answer.  The mount needs
+ * no answer, so it shuts the socket down for reading, which ends that wait.  `keep`: sends nothing, so that the servers
+ * do not close the session.  If earlier requests are unsent, it sends nothing either: the session ends with its
+ * timeout. */
+static void session_prepare_close(struct zookeeper *z, bool keep)
+{
+    struct pollfd server = {.fd = z->io.fd, .events = POLLOUT};
+    if (zoo_state(z->handle) == ZOO_CONNECTED_STATE) {
+        bool unsent = z->io.events & EV_WRITE || poll(&server, 1, 0) != 1;
+        shutdown(z->io.fd, keep || unsent ? SHUT_RDWR : SHUT_RD);
+    }
+}
+
 void session_close(struct zookeeper *z, bool keep)
 {
     struct ev_loop *loop = z->remote.loop;
@@ -276,9 +290,7 @@ void session_close(struct zookeeper *z, bool keep)
         ev_timer_stop(loop, &z->heartbeat);
     }
     if (z->handle) {
-        if (keep && z->io.fd >= 0) {
-            shutdown(z->io.fd, SHUT_RDWR); /* so that the servers do not close the session */
-        }
+        session_prepare_close(z, keep);
         zookeeper_close(z->handle);
     }
     if (!keep) {
@@ -307,7 +319,7 @@ static void session_lost(struct zookeeper *z, const char *why)
         remote_on_event(&z->remote, held->pdata[i], REMOTE_ENDED, BACKEND_LOST);
     }
     g_ptr_array_unref(held);
-    session_close(z, false); /* this can take a while */
+    session_close(z, false);
     session_open(z);
 }
 

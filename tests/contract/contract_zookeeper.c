@@ -480,6 +480,42 @@ START_TEST(server_is_found_where_its_name_is_now)
 }
 END_TEST
 
+static void ignore_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                            const struct backend_info *holder)
+{
+    (void)arg, (void)result, (void)ticket, (void)holder;
+}
+
+/* The server has stopped.  _i: its connection is full, so the end of the session cannot be sent either. */
+START_TEST(loop_goes_on_while_a_session_is_given_up)
+{
+    struct contract_log log = {0};
+    int64_t before = term;
+    char large[65536] = "";
+    GBytes *content = g_bytes_new_static(large, sizeof large);
+    backend_free(contract_one);
+    term = 1000;
+    contract_one = open_relayed();
+    term = before;
+    contract_start(contract_one);
+    CONTRACT_UNTIL(is_up(contract_one));
+    contract_get("L", BACKEND_LEASE, &log);
+    relay_stop();
+    measure_turns();
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, NULL);
+    claim.content = content;
+    for (int i = 0; _i && i < 200; i++) {
+        char name[16];
+        g_snprintf(name, sizeof name, "large%d", i);
+        backend_acquire(contract_one, name, &claim, ignore_acquired, NULL);
+    }
+    g_bytes_unref(content);
+    CONTRACT_UNTIL(log.ended);
+    assert_no_long_turn();
+    relay_continue();
+}
+END_TEST
+
 static TCase *zookeeper_case(void)
 {
     TCase *tcase = tcase_create("zookeeper");
@@ -491,6 +527,7 @@ static TCase *zookeeper_case(void)
     tcase_add_test(tcase, delay_does_not_run_where_what_is_being_renewed_is_released_from_another_mount);
     tcase_add_test(tcase, delay_is_that_of_all_that_share);
     tcase_add_test(tcase, end_of_a_mount_keeps_what_it_held_and_nothing_else);
+    tcase_add_loop_test(tcase, loop_goes_on_while_a_session_is_given_up, 0, 2);
     tcase_add_loop_test(tcase, server_is_found_where_its_name_is_now, 0, 2);
     tcase_add_test(tcase, mount_ends_while_claims_are_not_answered);
     tcase_add_test(tcase, mount_without_a_format_number_is_refused_while_its_session_lives);
