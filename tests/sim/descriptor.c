@@ -167,10 +167,11 @@ ssize_t __wrap_read(int fd, void *data, size_t size)
 ssize_t __wrap_write(int fd, const void *data, size_t size)
 {
     struct disk_open *file = descriptor_object(fd, DESCRIPTOR_FILE);
-    if (file) {
-        return disk_write(file, data, size);
+    struct kernel *kernel = descriptor_object(fd, DESCRIPTOR_KERNEL);
+    if (kernel) {
+        return kernel_writev(kernel, &(struct iovec){(void *)data, size}, 1);
     }
-    return __real_write(fd, data, size);
+    return file ? disk_write(file, data, size) : __real_write(fd, data, size);
 }
 
 ssize_t __wrap_writev(int fd, const struct iovec *parts, int count)

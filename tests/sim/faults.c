@@ -44,7 +44,7 @@ static const struct {
 #define REDLOCK (1u << MOUNT_REDLOCK)
 #define SEVERAL (SENTINEL | REDLOCK)
     [FAULT_DAEMON_KILLED] = {"daemon killed", 3, ANY},
-    [FAULT_DAEMON_SUCCEEDED] = {"daemon killed, and another goes on", 0, ANY & ~(1u << MOUNT_MEMORY)},
+    [FAULT_DAEMON_SUCCEEDED] = {"daemon killed, and another goes on", 6, ANY & ~(1u << MOUNT_MEMORY)},
     [FAULT_DAEMON_ENDED] = {"daemon ended and begun anew", 2, ANY},
     [FAULT_DAEMON_STOPPED] = {"daemon stopped", 4, ANY},
     [FAULT_HOST_SUSPENDED] = {"host suspended", 3, ANY},

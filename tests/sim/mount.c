@@ -316,10 +316,22 @@ bool mount_start(struct mount *mount)
     return mount_run(mount, false);
 }
 
+static void mount_note_repeated(struct keep_request *slot, void *found)
+{
+    if (slot->deaths && !slot->waiting) {
+        *(bool *)found = true;
+    }
+}
+
 bool mount_succeed(struct mount *mount)
 {
     struct daemon *daemon = mount->daemon;
-    if (mount->state != MOUNT_SERVES || mount_is_busy(mount) || kernel_is_notified(mount->kernel)) {
+    bool repeated = false; /* a request that the next daemon would answer with EIO: the judge does not know of these */
+    if (mount->keep) {
+        keep_requests_pending(mount->keep, mount_note_repeated, &repeated);
+    }
+    if (mount->state != MOUNT_SERVES || repeated || mount_is_busy(mount) || kernel_is_notified(mount->kernel) ||
+        (mount->given.store == MOUNT_ZOOKEEPER && !mount->disk)) { /* without state= the next one finds no lock */
         return false;
     }
     world_trace("m%u is killed, and another daemon goes on", mount->host.index);
