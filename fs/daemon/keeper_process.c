@@ -50,9 +50,9 @@ struct keeping {
     bool unmounts; /* when it ends without a daemon */
     uid_t user;
     dev_t device;
-    pid_t daemon;   /* 0: it has ended */
-    pid_t maker;    /* of the socket: the daemon */
-    bool published; /* the socket has its name */
+    pid_t daemon;    /* 0: it has ended */
+    pid_t maker;     /* of the socket: the daemon */
+    ino_t published; /* the inode number of the socket, once it has its name; 0: it has none */
     int deaths;
     int given[LINK_DESCRIPTORS]; /* -1: not yet */
     struct walker *walker;
@@ -210,9 +210,8 @@ static void keeper_count_death(struct keeping *k)
 
 static void keeper_publish_socket(struct keeping *k)
 {
-    if (!k->published) {
-        k->published = true;
-        link_publish(k->device, k->user, k->maker);
+    if (!k->published && k->given[LINK_LISTEN] >= 0) {
+        k->published = link_publish(k->device, k->user, k->maker);
     }
 }
 

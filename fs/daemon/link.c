@@ -219,19 +219,21 @@ int link_listen(dev_t device, char *error, size_t error_size)
     return fd;
 }
 
-void link_publish(dev_t device, uid_t user, pid_t pid)
+ino_t link_publish(dev_t device, uid_t user, pid_t pid)
 {
+    struct stat status;
     g_autofree char *path = link_path(device, user), *made = path ? link_new_path(path, pid) : NULL;
-    if (made) {
-        rename(made, path);
-    }
+    return made && stat(made, &status) == 0 && rename(made, path) == 0 ? status.st_ino : 0;
 }
 
-void link_remove(dev_t device, uid_t user, bool published, pid_t pid)
+void link_remove(dev_t device, uid_t user, ino_t published, pid_t pid)
 {
+    struct stat status;
     g_autofree char *path = link_path(device, user), *made = path ? link_new_path(path, pid) : NULL;
-    if (made) {
-        unlink(published ? path : made);
+    if (made && !published) {
+        unlink(made);
+    } else if (made && stat(path, &status) == 0 && status.st_ino == published) {
+        unlink(path);
     }
 }
 

@@ -55,10 +55,11 @@ void link_close_all(int *descriptors);
 
 /* A socket that waits for connections, but has not its name yet.  -errno: with one line in `error`. */
 int link_listen(dev_t device, char *error, size_t error_size);
-/* Gives the socket that process `pid` has made its name, in place of another keeper's. */
-void link_publish(dev_t device, uid_t user, pid_t pid);
-/* Removes the socket: the published one, or that of process `pid`. */
-void link_remove(dev_t device, uid_t user, bool published, pid_t pid);
+/* Gives the socket that process `pid` has made its name, in place of another keeper's.  Returns its inode number. */
+ino_t link_publish(dev_t device, uid_t user, pid_t pid);
+/* Removes the socket: the published one with that inode number, or, for 0, that of process `pid`.  The kernel gives the
+ * device number of a mount that has ended to the next mount, whose keeper may have that name already. */
+void link_remove(dev_t device, uid_t user, ino_t published, pid_t pid);
 /* A connection to the keeper of that mount, whose user is this process's or, for root, any.  -errno. */
 int link_connect(dev_t device, uid_t user);
 /* Is the process at the other end of the same user, or root? */

@@ -106,6 +106,18 @@ expect_is "$(stat -c %a /run/leasefs)" 700
 leave
 expect eventually 5 [ ! -e "$socket" ]
 
+it "a keeper that ends leaves the socket of the mount that has its device number next"
+keep memory keep=20s
+socket=/run/leasefs/keeper-$(mountpoint -d "$MNT")
+expect eventually 5 [ -S "$socket" ]
+rm "$socket"
+: >"$socket"
+keeper=$(keeper_of "$(daemon_of "$MNT")")
+leave
+expect eventually 5 gone "$keeper"
+expect [ -e "$socket" ]
+rm -f "$socket"
+
 it "a crash does not wait for its core file"
 keep "local:$TEST_DIR/crash" keep=20s
 holder c
