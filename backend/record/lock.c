@@ -279,10 +279,12 @@ void lock_decode(struct lock *lock)
     if (directory) {
         engine_set_directory(lock->engine, lock->name, &lock->record->attributes);
     }
-    if (*lock->name && lock->parent.state == STORE_PRESENT) {
+    if (*lock->name && (lock->parent.state == STORE_PRESENT || lock->parent_known)) {
         const char *leaf;
         g_autofree char *parent = engine_parent(lock->name, &leaf);
-        struct record *above = lock_read(&lock->parent, true);
+        struct record *above = lock->parent.state == STORE_PRESENT ? lock_read(&lock->parent, true)
+                               : !*parent                          ? record_new(true)
+                                                                   : NULL;
         if (above) {
             engine_set_directory(lock->engine, parent, &above->attributes);
         }

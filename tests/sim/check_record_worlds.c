@@ -138,7 +138,7 @@ static void loop_turn(struct ev_loop *loop)
 {
     for (guint i = 0; i < loop->timers->len; i++) {
         ev_timer *w = loop->timers->pdata[i];
-        if (w->at <= (double)now) {
+        if ((int64_t)(w->at + 0.5) <= now) {
             ev_timer_stop(loop, w);
             w->at = 0;
             w->cb(loop, w, EV_TIMER);
@@ -162,7 +162,7 @@ static int64_t loop_next(const struct ev_loop *loop)
 {
     int64_t next = INT64_MAX;
     for (guint i = 0; i < loop->timers->len; i++) {
-        next = MIN(next, (int64_t)((ev_timer *)loop->timers->pdata[i])->at);
+        next = MIN(next, (int64_t)(((ev_timer *)loop->timers->pdata[i])->at + 0.5));
     }
     for (guint i = 0; i < loop->ios->len; i++) {
         int64_t at = alarms[((ev_io *)loop->ios->pdata[i])->fd - FD];
@@ -570,6 +570,7 @@ static void fault(unsigned kinds)
         model_step_clock(model, -at_most(700));
         break;
     case 7:
+        model_run_late(model);
         model_answer_again(model, (unsigned)at_most(6));
         break;
     case 8:
@@ -620,6 +621,8 @@ static void heal(void)
     }
     model_lose_messages(model, 0, 1);
     model_answer_again(model, 0);
+    advance(now + 200);
+    model_run_late(model);
 }
 
 /* The faults are over: who holds lets go, and every waiter gets its lock. */

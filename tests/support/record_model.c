@@ -82,7 +82,7 @@ struct model_link {
     ev_timer timer;
     int64_t timeout, slow;
     clock_ms connect_at, waits_since;
-    bool up, deaf, lose_next, stopped, closed, dropping;
+    bool up, deaf, mute, lose_next, stopped, closed, dropping;
     TAILQ_HEAD(requests, request) out, back;
     TAILQ_HEAD(messages, message) messages;
     GHashTable *watched;
@@ -584,7 +584,7 @@ static void link_pump(struct model_link *link)
         link->waits_since = 0;
         link->events->up(link->context);
     }
-    while (link->up && !link->stopped && (r = TAILQ_FIRST(&link->out)) && r->due <= now) {
+    while (link->up && !link->stopped && !link->mute && (r = TAILQ_FIRST(&link->out)) && r->due <= now) {
         TAILQ_REMOVE(&link->out, r, link);
         model_execute(link->model, r);
         if (r->kind == SEND || r->kind == WATCH) {
@@ -609,7 +609,9 @@ static void link_pump(struct model_link *link)
         request_answer(r);
     }
     bool waits = link->up && (!TAILQ_EMPTY(&link->out) || !TAILQ_EMPTY(&link->back));
-    link->waits_since = !waits ? 0 : link->waits_since && (link->stopped || link->deaf) ? link->waits_since : now;
+    link->waits_since = !waits                                                             ? 0
+                        : link->waits_since && (link->stopped || link->deaf || link->mute) ? link->waits_since
+                                                                                           : now;
     if (waits && now - link->waits_since >= link->timeout) {
         link->waits_since = 0;
         link_drop(link, true);
@@ -623,7 +625,7 @@ static void link_on_timer(struct ev_loop *loop, ev_timer *timer, int events)
     ev_timer_stop(loop, timer);
     link_pump(link);
     bool idle = link->up && TAILQ_EMPTY(&link->out) && TAILQ_EMPTY(&link->back) && TAILQ_EMPTY(&link->messages);
-    bool waits = link->slow || link->stopped || link->deaf || !link->up;
+    bool waits = link->slow || link->stopped || link->deaf || link->mute || !link->up;
     if (!idle) {
         ev_timer_set(timer, waits ? 0.002 : 0., 0.);
         ev_timer_start(loop, timer);
@@ -642,6 +644,11 @@ void link_be_deaf(struct model_link *link)
     link->deaf = true;
 }
 
+void link_be_mute(struct model_link *link)
+{
+    link->mute = true;
+}
+
 void link_lose_next(struct model_link *link)
 {
     link->lose_next = true;
@@ -654,23 +661,24 @@ void link_stop(struct model_link *link)
 
 void link_continue(struct model_link *link)
 {
-    struct request *r, *next;
     link->stopped = false;
     link->slow = 0;
-    for (r = LIST_FIRST(&link->model->late); r; r = next) {
-        next = LIST_NEXT(r, later);
-        if (record_id_equal(r->mount, link->store.mount)) {
-            LIST_REMOVE(r, later);
-            model_execute(link->model, r);
-            request_free(r);
-        }
+}
+
+void model_run_late(struct model *model)
+{
+    struct request *r;
+    while ((r = LIST_FIRST(&model->late))) {
+        LIST_REMOVE(r, later);
+        model_execute(model, r);
+        request_free(r);
     }
 }
 
 void link_cut(struct model_link *link, bool closed)
 {
     link->closed = closed;
-    link->deaf = link->lose_next = false;
+    link->deaf = link->mute = link->lose_next = false;
     if (link->up) {
         link_drop(link, true);
     }

@@ -1,7 +1,7 @@
 /* record_model: a store of records in memory, for one process with several mounts; see backend/record/store.h.
  *
- * Each mount has a link, which may be slow, lose answers, stop, or be cut.  Requests on a link that stopped are carried
- * out when the link goes on, also if the mount has given its connection up since: as a frozen server does.
+ * Each mount has a link, which may be slow, lose answers, stop, or be cut.  A frozen server carries
+ * out late what was sent on a link that stopped, also if the mount has given its connection up since.
  */
 #ifndef TESTS_SUPPORT_RECORD_MODEL_H
 #define TESTS_SUPPORT_RECORD_MODEL_H
@@ -21,11 +21,15 @@ struct store *model_store(struct model *model, int64_t timeout, struct model_lin
 void link_be_slow(struct model_link *link, int64_t ms);
 /* Requests are carried out, and what is answered is lost. */
 void link_be_deaf(struct model_link *link);
+/* Requests are lost, and messages arrive. */
+void link_be_mute(struct model_link *link);
 /* The next answer is lost, and the connection with it. */
 void link_lose_next(struct model_link *link);
 void link_stop(struct model_link *link);
 /* Ends both of these faults: slow and stopped. */
 void link_continue(struct model_link *link);
+/* Carries out what was sent on links that stopped, and whose connections have ended since. */
+void model_run_late(struct model *model);
 /* Cuts the connection; `closed`: there is no new one until this is called without. */
 void link_cut(struct model_link *link, bool closed);
 bool link_is_up(const struct model_link *link);
