@@ -79,6 +79,12 @@ int zoo_set_servers_resolution_delay(zhandle_t *zh, int delay)
     return ZOK;
 }
 
+int zoo_set_servers(zhandle_t *zh, const char *hosts)
+{
+    (void)zh, (void)hosts; /* the addresses of the model's servers do not change */
+    return ZOK;
+}
+
 int zoo_add_auth(zhandle_t *zh, const char *scheme, const char *cert, int length, void_completion_t completion,
                  const void *data)
 {
