@@ -110,6 +110,10 @@ tests/contract/contract_redis:survive|backend/redis/script/uncontended_release.l
 r|backend/redis/script/reclaim.lua|      if at > number and call(|      if false and call(
 q|backend/redlock/recover.c|kind < BACKEND_LEASE \\|\\| kind > BACKEND_FCNTL|kind < BACKEND_LEASE \\|\\| kind > BACKEND_LEASE
 leasefs:tests/e2e/test_takeover.sh|fs/daemon/filesystem.c|    control_stop(fs);\n|    control_stop(fs);\n    GPtrArray *nodes = tree_all(fs->tree);\n    for (guint i = 0; fs->replaced && i < nodes->len; i++) {\n        struct hold *hold;\n        LIST_FOREACH(hold, &((struct node *)nodes->pdata[i])->holds, link) {\n            if (hold->ticket) {\n                backend_release(fs->backend, hold->ticket, NULL, NULL);\n            }\n        }\n    }\n
+l|fs/daemon/channel.c|    keep_request_resume(channel->keep, slot);\n    channel_process(channel);|    keep_request_done(channel->keep, slot);\n    return;
+l+|fs/hold/inherit.c|        inherit_join(fs, h, hold, meta);|        (void)inherit_join;
+tests/message/check_death:stores|fs/ops/sequence.c|    if (sequence_find_made(r)) {|    if (false && sequence_find_made(r)) {
+tests/message/check_death:deaths|fs/daemon/channel.c|    if (slot->length && slot->interrupted) {|    if (false) {
 """
 
 
