@@ -330,9 +330,9 @@ static void answers(struct world *w, struct named call, char **words)
 static void troubles(struct world *w, const char *name, const char *mount, bool begins)
 {
     static const char *const names[JUDGE_TROUBLES] = {
-        [JUDGE_AWAY] = "away",     [JUDGE_STOPPED] = "stopped", [JUDGE_DEAD] = "dead", [JUDGE_FAILS] = "fails",
-        [JUDGE_FORGOT] = "forgot", [JUDGE_MOVED] = "moved",     [JUDGE_CUT] = "cut",   [JUDGE_CLOCK] = "clock",
-        [JUDGE_WALL] = "wall",     [JUDGE_POWER] = "power"};
+        [JUDGE_AWAY] = "away",   [JUDGE_RESET] = "reset",   [JUDGE_STOPPED] = "stopped", [JUDGE_DEAD] = "dead",
+        [JUDGE_FAILS] = "fails", [JUDGE_FORGOT] = "forgot", [JUDGE_MOVED] = "moved",     [JUDGE_CUT] = "cut",
+        [JUDGE_CLOCK] = "clock", [JUDGE_WALL] = "wall",     [JUDGE_POWER] = "power"};
     int trouble = 0;
     while (trouble < JUDGE_TROUBLES && g_strcmp0(names[trouble], name) != 0) {
         trouble++;

@@ -481,6 +481,37 @@ static void fault_of_two_holders(const struct act *act, struct mount *mount)
     world_after(until, fault_server_loses_all, NULL);
 }
 
+struct fault_resets {
+    struct mount *mount;
+    int64_t until;
+};
+
+/* Again and again, so that what a reconnect renews never ends. */
+static void fault_reset(void *arg)
+{
+    struct fault_resets *resets = arg;
+    struct host *host = mount_host(resets->mount);
+    int64_t pause = faults.ttl * WORLD_MS / 2;
+    if (!faults.over && (fault_is_of_ensemble(resets->mount) ? zkmodel_reset(host) : network_reset(host))) {
+        fault_strikes(FAULT_RESET, host->index);
+        fault_moment(JUDGE_RESET, host->index);
+    }
+    if (faults.over || world_now() + pause > resets->until) {
+        g_free(resets);
+    } else {
+        world_after(pause, fault_reset, resets);
+    }
+}
+
+/* Half of them go on for several terms. */
+static void fault_begin_resets(const struct act *act, struct mount *mount)
+{
+    struct fault_resets *resets = g_new(struct fault_resets, 1);
+    int64_t lasts = act->duration > faults.ttl * WORLD_MS ? 3 * act->duration : 0;
+    *resets = (struct fault_resets){.mount = mount, .until = world_now() + lasts};
+    fault_reset(resets);
+}
+
 static void fault_of_network(const struct act *act, struct mount *mount)
 {
     struct host *host = mount_host(mount);
@@ -495,10 +526,7 @@ static void fault_of_network(const struct act *act, struct mount *mount)
         }
         break;
     case FAULT_RESET:
-        if (fault_is_of_ensemble(mount) ? zkmodel_reset(host) : network_reset(host)) {
-            fault_strikes(kind, host->index);
-            fault_moment(JUDGE_AWAY, host->index);
-        }
+        fault_begin_resets(act, mount);
         break;
     case FAULT_HALF_REPLY:
         if (network_halve_reply(host)) {

@@ -184,6 +184,18 @@ static void scene_back(const struct scene *s)
     scene_add(s, HOLDER, ACT_FSYNC, 100 * WORLD_MS);
 }
 
+/* However often its mount connects again: the lease of a process that was killed ends with its term. */
+static void scene_killed(const struct scene *s)
+{
+    int64_t term = s->plan->options.ttl * WORLD_MS;
+    scene_open(s, HOLDER, O_CREAT | O_EXCL | O_RDWR, 50 * WORLD_MS);
+    scene_add(s, HOLDER, ACT_CLOSE, WORLD_MS);
+    scene_strike(s, FAULT_RESET, 1300 * WORLD_MS, 2 * term); /* behind the second in which it may have an heir */
+    scene_add(s, HOLDER, ACT_KILL, scene_soon());
+    scene_take(s, OTHER, term + 3100 * WORLD_MS);
+    scene_take(s, THIRD, term);
+}
+
 void finale_add(struct plan *plan)
 {
     enum mount_store store = plan->options.store;
@@ -204,6 +216,10 @@ void finale_add(struct plan *plan)
         scene_back(&s);
     } else {
         scene_broken(&s);
+    }
+    if (plan->options.ttl <= SCENE_LONGEST) {
+        scene_begin(&s);
+        scene_killed(&s);
     }
     if (one) {
         scene_begin(&s);

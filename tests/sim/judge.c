@@ -124,7 +124,7 @@ struct judge *judge_new(const struct judge_options *options)
         for (int k = 0; k < JUDGE_TROUBLES; k++) {
             judge->mounts[i].since[k] = JUDGE_NEVER;
         }
-        judge->mounts[i].calm = judge->mounts[i].ran = INT64_MIN / 2;
+        judge->mounts[i].calm = judge->mounts[i].renews = judge->mounts[i].ran = INT64_MIN / 2;
         judge->mounts[i].full = -1;
     }
     judge->processes = g_hash_table_new_full(NULL, NULL, NULL, judge_free_process);

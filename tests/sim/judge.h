@@ -190,6 +190,7 @@ struct judge_answer {
 /* Faults of the world.  `mount` may be JUDGE_ALL.  Some last only a moment. */
 enum judge_trouble {
     JUDGE_AWAY,    /* cut off from its store, or the server is paused or refuses */
+    JUDGE_RESET,   /* its connections were reset, and it connects again (a moment) */
     JUDGE_LATE,    /* messages or answers are slow */
     JUDGE_STOPPED, /* the daemon does not run: SIGSTOP, a suspended host */
     JUDGE_DEAD,    /* the daemon was killed; ends when another serves the same mount number */

@@ -215,7 +215,7 @@ int64_t judge_hold_end_at_latest(const struct judge *judge, const struct hold *h
     if (hold->owners->len && !hold->fixed && hold->claim.kind != KIND_PROVISIONAL &&
         !mount_troubled(judge, hold->claim.mount)) {
         int64_t last = hold_last_reason(hold);
-        over = last == JUDGE_NEVER ? over : MIN(over, MAX(last, judge->mounts[hold->claim.mount].calm) + limit);
+        over = last == JUDGE_NEVER ? over : MIN(over, MAX(last, judge->mounts[hold->claim.mount].renews) + limit);
     }
     return over;
 }

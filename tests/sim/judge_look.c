@@ -170,7 +170,8 @@ void look_present(struct judge *judge, const struct name *name, const struct cal
         }
     }
     possible = possible || judge_has_forgot(judge, from);
-    possible = possible || (o->remote && !judge_calm(judge, from - o->margin));
+    bool calm = (lapsed ? judge_renews : judge_calm)(judge, from - o->margin);
+    possible = possible || (o->remote && !calm);
     possible = possible || name_is_delayed(judge, name, from) || look_is_ticket(judge, name, from);
     possible = possible || (name != call->name && name->last_ended >= from); /* in a listing that had begun */
     enum judge_rule rule = lapsed                 ? JUDGE_REASON

@@ -211,6 +211,7 @@ struct call {
 struct mount {
     int64_t since[JUDGE_TROUBLES]; /* JUDGE_NEVER: no fault of that kind */
     int64_t calm;                  /* the end of the last fault */
+    int64_t renews;                /* the same without resets, which lengthen no term */
     int64_t ran;                   /* the end of the last fault that stopped the daemon */
     bool died;                     /* a daemon of it died */
     unsigned deaths;               /* how many */
@@ -282,6 +283,8 @@ bool mount_troubled(const struct judge *judge, uint32_t mount);
 /* Had the mount no fault since `from`, and none just before that may still have effects? */
 bool mount_calm(const struct judge *judge, uint32_t mount, int64_t from);
 bool judge_calm(const struct judge *judge, int64_t from); /* all mounts */
+/* The same but for resets: what nobody renews has ended. */
+bool judge_renews(const struct judge *judge, int64_t from);
 /* When all faults were over for so long that the store has opened again, and locks of before them are kept or gone;
  * JUDGE_NEVER: one is on. */
 int64_t judge_recovered(const struct judge *judge);

@@ -406,6 +406,16 @@ bool judge_calm(const struct judge *judge, int64_t from)
     return true;
 }
 
+bool judge_renews(const struct judge *judge, int64_t from)
+{
+    for (uint32_t i = 0; i < JUDGE_MOUNTS; i++) {
+        if (mount_troubled(judge, i) || from < judge->mounts[i].renews + judge->options.ttl + judge->options.margin) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool hold_outlives_daemon(const struct hold *hold)
 {
     const struct handle *handle = hold->claim.handle;
@@ -490,6 +500,7 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
     }
     switch (trouble) {
     case JUDGE_AWAY:
+    case JUDGE_RESET:
     case JUDGE_LATE:
     case JUDGE_STOPPED:
         hold->uncertain = hold->uncertain || (begins && hold->closed && hold->begun + o->settle > now);
@@ -580,6 +591,7 @@ static void trouble_on_mount(struct judge *judge, enum judge_trouble trouble, ui
     mount->full = trouble == JUDGE_FULL ? judge->now : mount->full;
     mount->emptied = trouble == JUDGE_EMPTIED ? judge->now : mount->emptied;
     mount->calm = judge->now;
+    mount->renews = trouble == JUDGE_RESET ? mount->renews : judge->now;
     mount->ran = trouble == JUDGE_STOPPED || trouble == JUDGE_DEAD || trouble == JUDGE_FAILS ? judge->now : mount->ran;
 }
 

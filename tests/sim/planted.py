@@ -114,6 +114,7 @@ l|fs/daemon/channel.c|    keep_request_resume(channel->keep, slot);\n    channel
 l+|fs/hold/inherit.c|        inherit_join(fs, h, hold, meta);|        (void)inherit_join;
 tests/message/check_death:stores|fs/ops/sequence.c|    if (sequence_find_made(r)) {|    if (false && sequence_find_made(r)) {
 tests/message/check_death:deaths|fs/daemon/channel.c|    if (slot->length && slot->interrupted) {|    if (false) {
+r|backend/remote/background.c|    request->renewal.verify_only = verify_only;\n    request->ttl = t->head.ttl;\n    request->renewal.left = background_term(t, verify_only);|    (void)verify_only;\n    request->ttl = t->head.ttl;\n    request->renewal.left = background_term(t, false);
 """
 
 
