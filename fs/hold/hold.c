@@ -462,7 +462,7 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
     if (survivor && !survivor->inode) {
         return; /* its processes are not known: it ends with its term */
     }
-    if (hold_is_abandoned(hold)) {
+    if (hold->ticket == ticket && hold_is_abandoned(hold)) {
         hold_release(fs, hold, NULL, NULL);
         return;
     }
