@@ -192,9 +192,13 @@ void record_close(struct lockspace *space)
 void record_set_deadline(struct lockspace *space, struct backend_ticket *ticket, clock_ms deadline)
 {
     struct ticket *t = (struct ticket *)ticket;
+    struct record_ticket *known = ticket->user;
     sorted_remove(&space->agenda, t);
     t->head.deadline = deadline;
     sorted_insert(&space->agenda, t);
+    if (known) {
+        known->deadline = 0; /* it is new, also if the time happens to be the same */
+    }
 }
 
 void record_grant(struct lockspace *space, clock_ms now, const char *name)
@@ -217,6 +221,20 @@ void record_grant(struct lockspace *space, clock_ms now, const char *name)
 void record_end(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, enum backend_end why)
 {
     lockspace_end_ticket(space, now, (struct ticket *)ticket, why);
+}
+
+void record_identify(struct lockspace *space, struct backend_ticket *ticket, struct backend_identity identity)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    bool held = ticket->held;
+    lockspace_leave(space, t);
+    if (!t->scope) {
+        t->scope = backend_new0(sizeof *t->scope);
+    }
+    t->scope->handle = identity.handle;
+    t->scope->lock_owner = identity.lock_owner;
+    lockspace_trim_scope(t);
+    lockspace_join(space, t, held);
 }
 
 GPtrArray *record_revoked(struct lockspace *space, const char *name, uint64_t fence)

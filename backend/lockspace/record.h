@@ -101,7 +101,8 @@ struct record *record_save(struct lockspace *space, const char *name, const stru
 
 /* From now on no waiter is granted: the grace period of the store. */
 void record_close(struct lockspace *space);
-/* Sets when a ticket ends, and nothing else. */
+/* Sets when a ticket ends, and nothing else: a new deadline, which counts from the swap.  Call it for each new term of
+ * a holder: `now` is an estimate, so that the deadline may happen to be that of the record. */
 void record_set_deadline(struct lockspace *space, struct backend_ticket *ticket, clock_ms deadline);
 /* Grants what may hold: after the grace period, when all were only queued. */
 void record_grant(struct lockspace *space, clock_ms now, const char *name);
@@ -115,6 +116,8 @@ void record_end(struct lockspace *space, clock_ms now, struct backend_ticket *ti
  * g_ptr_array_unref. */
 GPtrArray *record_revoked(struct lockspace *space, const char *name, uint64_t fence);
 void record_revoke(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, enum backend_end why);
+/* Gives a ticket another identity. */
+void record_identify(struct lockspace *space, struct backend_ticket *ticket, struct backend_identity identity);
 /* Calls `each` for every ticket of the directory: holders of a lock, then its waiters in order.  It must not change the
  * lockspace. */
 void record_visit(struct lockspace *space, const char *name,

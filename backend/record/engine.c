@@ -157,6 +157,7 @@ static const struct backend_operations operations = {
     .set_directory = engine_set_directory_op,
     .watch = engine_watch,
     .recover = engine_recover,
+    .identify = engine_identify,
     .counts = engine_counts,
     .name = engine_name,
     .status = engine_status,

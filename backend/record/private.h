@@ -393,6 +393,7 @@ void engine_convert(struct backend *b, struct backend_ticket *ticket, const stru
 void engine_renew(struct backend *b, const struct backend_renewal *renewals, size_t count);
 void engine_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
                 backend_done *done, void *arg);
+void engine_identify(struct backend *b, struct backend_ticket *ticket, struct backend_identity identity);
 extern const struct op_type op_renew, op_end, op_claim, op_requeue, op_remove, op_restore, op_touch;
 /* It holds from now on, by a swap that was sent then.  False: that is too long ago to rely on it. */
 bool ticket_begin_hold(struct ticket *t, struct record_id joined, clock_ms sent);

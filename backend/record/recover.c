@@ -41,7 +41,7 @@ static void recovery_free(gpointer data)
 
 static void recovery_next(struct recovery *r);
 
-/* What waited has ended with its call, and a provisional lock with its file. */
+/* A wait has ended with its call, and a provisional lock with its file; a ticket of a queue goes on. */
 static void recovery_remove(struct recovery *r, const char *name, const struct record_ticket *from)
 {
     struct removal removal = {.name = g_strdup(name), .leaf = g_strdup(from->leaf), .id = from->id};
@@ -66,9 +66,11 @@ static void recovery_adopt(struct recovery *r, struct lock *lock, const char *pa
     t->head.fence = from->fence;
     t->head.acquired = from->acquired - e->offset;
     t->content_unknown = from->content_apart;
-    ticket_set_state(t, TICKET_HOLDS);
+    bool holds = from->held && !from->claim;
+    ticket_set_state(t, holds ? TICKET_HOLDS : TICKET_WAITING);
     /* The store's clock was `time` after we sent the request: counted from then, the term ends earlier. */
-    t->head.deadline = engine_deadline(r->sent + (from->deadline - time) - from->ttl, from->ttl);
+    clock_ms began = holds ? r->sent + (from->deadline - time) - from->ttl : r->sent;
+    t->head.deadline = engine_deadline(began, from->ttl);
     GBytes *content = t->content_unknown ? NULL : from->content ? from->content : empty;
     bool renewed = e->found(e->found_arg, path, &t->head, from->meta, content);
     t->due = renewed ? clock_now() : CLOCK_NEVER;
@@ -84,7 +86,7 @@ static void recovery_look(struct recovery *r, const char *name, const struct rec
         if (!record_id_equal(t->mount, e->store->mount) || t->guarded || ticket_find(e, t->id)) {
             continue;
         }
-        bool keeps = t->held && !t->claim && t->kind != BACKEND_PROVISIONAL;
+        bool keeps = ((t->held && !t->claim) || t->sequence) && t->kind != BACKEND_PROVISIONAL;
         g_autofree char *path = !t->leaf ? g_strdup(name)
                                 : *name  ? g_strdup_printf("%s/%s", name, t->leaf)
                                          : g_strdup(t->leaf);

@@ -45,6 +45,9 @@ static void op_keep_content(struct scratch *s, struct backend_ticket *ticket, st
 static void op_join(struct op *op, struct scratch *s, struct record_ticket *tag)
 {
     if (s->absorbed) {
+        if (tag->content_apart) {
+            scratch_add_content(s, tag->id, NULL); /* it has the content of that one, too */
+        }
         tag->id = op->joined = s->absorbed->id;
         tag->content_apart = s->absorbed->content_apart;
         s->absorbed = NULL;
@@ -567,7 +570,6 @@ static void convert_apply(struct op *op, struct scratch *s)
         op->result = BACKEND_GRACE;
         return;
     }
-    bool held = present->held;
     op->result = lockspace_convert(s->space, s->now, present, &claim);
     if (op->result != BACKEND_OK) {
         return;
@@ -578,11 +580,7 @@ static void convert_apply(struct op *op, struct scratch *s)
     if (claim.content) {
         op_keep_content(s, present, tag, claim.content);
     }
-    if (!present->held) {
-        record_set_deadline(s->space, present, CLOCK_NEVER);
-    } else if (!held) {
-        tag->deadline = 0; /* granted just now */
-    }
+    record_set_deadline(s->space, present, present->held ? s->now + claim.ttl : CLOCK_NEVER);
     scratch_settle_grants(s);
 }
 
@@ -658,6 +656,7 @@ static void renew_apply(struct op *op, struct scratch *s)
     }
     op->ttl = t->head.ttl;
     lockspace_renew(s->space, s->now, present, op->ttl, 0);
+    record_set_deadline(s->space, present, s->now + op->ttl);
     s->dirty = true;
     struct record_ticket *tag = present->user;
     tag->claim = false;
@@ -780,6 +779,29 @@ static void nothing_to_settle(struct op *op)
 }
 
 const struct op_type op_end = {.apply = end_apply, .settle = nothing_to_settle, .is_lasting = true};
+
+/* A recovered ticket has the identity that its daemon before gave it, which no claim of this one has. */
+static void identify_apply(struct op *op, struct scratch *s)
+{
+    struct backend_ticket *present = op_find(op, s);
+    const struct ticket *t = op->ticket;
+    if (present && t) {
+        record_identify(s->space, present,
+                        (struct backend_identity){engine_identity(s->engine, t->handle),
+                                                  engine_identity(s->engine, t->lock_owner)});
+        s->dirty = true;
+    }
+}
+
+static const struct op_type op_identify = {.apply = identify_apply, .settle = nothing_to_settle, .is_lasting = true};
+
+void engine_identify(struct backend *b, struct backend_ticket *ticket, struct backend_identity identity)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    t->handle = identity.handle;
+    t->lock_owner = identity.lock_owner;
+    op_push(op_new(engine_of(b), &op_identify, t->lock, t));
+}
 
 /* Rule 7: a ticket of this mount that this mount does not know.  (Its caller was answered while its request was on the
  * way; nobody would ever release it.) */

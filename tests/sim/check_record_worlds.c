@@ -412,8 +412,10 @@ static void move(struct user *u)
 
 static void on_revoked(void *arg, enum backend_result result)
 {
+    unsigned *pending = arg;
     if (result != BACKEND_UNREACHABLE) { /* then it may still be done */
-        --*(unsigned *)arg;
+        --*pending;
+        foreign_until[pending - revoking] = 0;
     }
 }
 

@@ -594,7 +594,7 @@ static void link_pump(struct model_link *link)
             TAILQ_INSERT_TAIL(&link->back, r, link);
         }
     }
-    while (link->up && !link->stopped && !link->deaf && (message = TAILQ_FIRST(&link->messages)) &&
+    while (link->up && !link->stopped && !link->deaf && !link->mute && (message = TAILQ_FIRST(&link->messages)) &&
            message->due <= now) {
         TAILQ_REMOVE(&link->messages, message, link);
         link_deliver(link, message);
@@ -625,7 +625,8 @@ static void link_on_timer(struct ev_loop *loop, ev_timer *timer, int events)
     ev_timer_stop(loop, timer);
     link_pump(link);
     bool idle = link->up && TAILQ_EMPTY(&link->out) && TAILQ_EMPTY(&link->back) && TAILQ_EMPTY(&link->messages);
-    bool waits = link->slow || link->stopped || link->deaf || link->mute || !link->up;
+    const struct request *r = TAILQ_EMPTY(&link->back) ? TAILQ_FIRST(&link->out) : TAILQ_FIRST(&link->back);
+    bool waits = link->slow || link->stopped || link->deaf || link->mute || !link->up || (r && r->due > clock_now());
     if (!idle) {
         ev_timer_set(timer, waits ? 0.002 : 0., 0.);
         ev_timer_start(loop, timer);

@@ -21,7 +21,7 @@ struct store *model_store(struct model *model, int64_t timeout, struct model_lin
 void link_be_slow(struct model_link *link, int64_t ms);
 /* Requests are carried out, and what is answered is lost. */
 void link_be_deaf(struct model_link *link);
-/* Requests are lost, and messages arrive. */
+/* Requests and messages are held back; answers that are on their way arrive. */
 void link_be_mute(struct model_link *link);
 /* The next answer is lost, and the connection with it. */
 void link_lose_next(struct model_link *link);
