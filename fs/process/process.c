@@ -400,6 +400,12 @@ bool process_first_is_init(void)
     return stat("/proc/self/ns/pid", &st) != 0 || st.st_ino == PROCESS_INITIAL_NAMESPACE;
 }
 
+pid_t process_pid_max(void)
+{
+    g_autofree char *text = NULL;
+    return g_file_get_contents("/proc/sys/kernel/pid_max", &text, NULL, NULL) ? atoi(text) : 0;
+}
+
 int process_keep_statm(struct process_reader *reader, pid_t tid)
 {
     return process_open_file(reader, tid, "statm");

@@ -111,6 +111,9 @@ bool process_sees_itself(void);
 /* Is pid 1 the machine's init, so that the caller is in the initial pid namespace? */
 bool process_first_is_init(void);
 
+/* Process numbers are below it; 0: not known. */
+pid_t process_pid_max(void);
+
 /* Is this thread exiting, or gone?  1, 0, or -errno: not known.  `statm` is -1, or what process_keep_statm returned for
  * this thread. */
 int process_exiting(struct process_reader *reader, pid_t tid, int statm);

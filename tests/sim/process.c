@@ -296,6 +296,11 @@ bool process_sees_itself(void)
     return true;
 }
 
+pid_t process_pid_max(void)
+{
+    return 0;
+}
+
 bool process_first_is_init(void)
 {
     return true;
