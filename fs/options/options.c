@@ -151,7 +151,9 @@ static int options_find_store(struct options_parse *p)
 {
     struct options *o = p->options;
     if (strcmp(o->backend, "memory") == 0) {
-        return 0;
+        return o->keep > 0 ? options_fail(p, "keep= needs a store that outlives the daemon, and memory does not: use "
+                                             "local:DIR, or leave it out")
+                           : 0;
     }
     if (strcmp(o->backend, "local") == 0) {
         o->directory = options_state_directory(o);

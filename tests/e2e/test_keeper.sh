@@ -78,7 +78,7 @@ expect eventually 10 gone "$old"
 
 it "takeover with another store, or with other options of FUSE, is refused by name, and changes nothing"
 old=$(daemon_of "$MNT")
-expect_is "$("$LEASEFS" -o takeover,keep=20s,allow_other memory "$MNT" 2>&1)" "*shows the locks of local:*not of memory*"
+expect_is "$("$LEASEFS" -o takeover,keep=20s,allow_other "local:$TEST_DIR/other" "$MNT" 2>&1)" "*shows the locks of local:*not of local:*"
 expect_is "$("$LEASEFS" -o takeover,keep=20s,allow_root "local:$TEST_DIR/store" "$MNT" 2>&1)" "*option allow_root*cannot change*"
 expect_is "$("$LEASEFS" -o keep=20s,allow_other "local:$TEST_DIR/store" "$MNT" 2>&1)" "*is mounted at*already*"
 expect_is "$(daemon_of "$MNT")" "$old"
@@ -107,7 +107,7 @@ leave
 expect eventually 5 [ ! -e "$socket" ]
 
 it "a keeper that ends leaves the socket of the mount that has its device number next"
-keep memory keep=20s
+keep "local:$TEST_DIR/socket" keep=20s
 socket=/run/leasefs/keeper-$(mountpoint -d "$MNT")
 expect eventually 5 [ -S "$socket" ]
 rm "$socket"

@@ -507,6 +507,9 @@ START_TEST(option_of_another_backend_is_refused)
                    "option prefix= is only for redis:// and redlock://");
     assert_refused(PARSE("-o", "wait=1", "memory", mountpoint), "option wait= is only for redis://");
     assert_refused(PARSE("-o", "wait=1", "redlock://h,i,j", mountpoint), "option wait= is only for redis://");
+    assert_refused(PARSE("-o", "keep=1m", "memory", mountpoint),
+                   "keep= needs a store that outlives the daemon, and memory does not: use local:DIR, or leave it out");
+    ck_assert_int_eq(PARSE("-o", "keep=0", "memory", mountpoint), 0);
     assert_refused(PARSE("-o", "grace=strict", "redlock://h,i,j", mountpoint),
                    "grace=strict is how redlock:// always is: leave it out");
     assert_refused(PARSE("-o", "layout=kazoo", "redis://h", mountpoint), "option layout= is only for zookeeper://");
