@@ -50,7 +50,7 @@ struct owner_table {
     uint32_t recent_count;
     uint32_t pidfds, pidfds_max, statms;
     bool first_is_init; /* pid 1 is the machine's, and inherits nothing */
-    pid_t pid_max;      /* numbers begin anew there */
+    pid_t pid_max;      /* process numbers are below it */
     struct process_reader reader;
     void (*on_ended)(void *arg, pid_t pid);
     void *on_ended_arg;
