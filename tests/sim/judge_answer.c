@@ -252,6 +252,9 @@ static void call_gets_name(const struct judge *judge, const struct call *call)
     struct name *name = call->attempt->name;
     const struct claim *claim = &call->attempt->claim;
     bool sole = (!claim->shared && claim->kind != KIND_RECORD) || name_only(judge, name, call->call.when);
+    if (call->handle) {
+        call->handle->found = false;
+    }
     if (call->handle && sole) {
         name->file[call->call.mount] = call->handle->file;
     }
@@ -804,7 +807,7 @@ static bool call_check_done(struct judge *judge, struct call *call)
         call_check_right(judge, call, call->target, JUDGE_RENAME_RIGHT);
         return true;
     case JUDGE_CHMOD:
-        if (!call->handle || call->handle->file == call->name->file[call->call.mount]) {
+        if (!call->handle || (call->handle->file == call->name->file[call->call.mount] && !call->handle->astray)) {
             call_check_right(judge, call, call->name, JUDGE_CHANGE_RIGHT);
             call_changed_mode(judge, call);
         }
@@ -937,16 +940,28 @@ static void call_names_file(struct judge *judge, const struct call *call)
     struct name *name = call->name;
     uint32_t mount = call->call.mount;
     enum judge_operation operation = call->call.operation;
-    bool link = operation == JUDGE_SYMLINK, open = false, held = false;
+    bool excl = operation == JUDGE_OPEN && call->call.flags & JUDGE_EXCL; /* no other lock has the name any more */
+    bool link = operation == JUDGE_SYMLINK, open = false, found = false, held = false, ends = false;
     uint64_t before = 0;
     for (guint i = 0; i < name->handles->len; i++) {
         const struct handle *handle = name->handles->pdata[i];
-        open = open || (handle->mount == mount && handle->file == name->file[mount]);
+        bool has = handle->mount == mount && handle->file == name->file[mount];
+        open = open || has;
+        found = found || (has && handle->found);
         before = handle->mount == mount ? handle->file : before;
     }
     for (guint i = 0; i < name->holds->len; i++) {
         const struct hold *hold = name->holds->pdata[i];
-        held = held || (hold != call->attempt && judge_hold_possible(judge, hold, call->call.when));
+        bool possible = hold != call->attempt && !excl && judge_hold_possible(judge, hold, call->call.when);
+        held = held || possible;
+        ends = ends || (possible && !judge_hold_certain(judge, hold, judge->now));
+    }
+    for (guint i = 0; operation == JUDGE_OPEN && found && ends && i < name->handles->len; i++) {
+        struct handle *handle = name->handles->pdata[i];
+        handle->astray = handle->astray || (handle->mount == mount && handle->file == name->file[mount]);
+    }
+    if (operation == JUDGE_OPEN && found && !held) { /* what is open was another lock */
+        name->file[mount] = ++judge->serial;
     }
     for (guint i = 0; operation == JUDGE_OPEN && !open && held && i < name->handles->len; i++) {
         struct handle *handle = name->handles->pdata[i];

@@ -467,7 +467,8 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
                                 its->start <= answer->conflict.end && answer->conflict.start <= its->end);
     }
     if (judge_rule(judge, JUDGE_PROBE,
-                   !call->name->foreign && !call->handle->ticket && (wrong || (found && !possible)))) {
+                   !call->name->foreign && !call->handle->ticket && !call->handle->astray &&
+                       (wrong || (found && !possible)))) {
         judge_break(judge, JUDGE_PROBE, call->name, "process %u was told of %s", call->process->id,
                     found ? "a lock that is not there, or is not the lowest" : "no lock, but there is one");
     }

@@ -69,7 +69,9 @@ struct handle {
     bool refused;           /* a call through it failed because another holds */
     bool maybe_refused;     /* the same, perhaps */
     bool had;               /* it had a lease: if that was lost, its close acquires none */
-    bool astray;            /* it may have another name, after a rename of unknown outcome */
+    bool astray;            /* it may have another name: a rename's outcome is unknown, or the lock it was opened on */
+                            /* has perhaps ended before the name's next lock began */
+    bool found;             /* it was perhaps opened on another's lock, and has had none itself */
     bool again;             /* its file may have its name again, after another file */
     bool went;              /* and may have moved with that other file */
     bool spent;             /* its lock was ended by name or token */

@@ -165,6 +165,11 @@ struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, i
                               .lost = JUDGE_NEVER,
                               .released = JUDGE_NEVER,
                               .recorded = g_ptr_array_new()};
+    handle->found = call->name->last_ended >= call->call.when;
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        handle->found = handle->found || (hold != call->attempt && judge_hold_possible(judge, hold, call->call.when));
+    }
     if (judge_handle(judge, id)) {
         judge_break(judge, JUDGE_SIMULATOR, call->name, "handle %" G_GUINT64_FORMAT " is opened twice", id);
     }
