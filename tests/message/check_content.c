@@ -417,6 +417,24 @@ START_TEST(file_that_was_opened_on_a_lock_is_stale_when_that_has_ended)
 }
 END_TEST
 
+/* The next lock is another file: a rename of that leaves the old one its name. */
+START_TEST(file_that_was_opened_on_a_lock_does_not_move_with_the_next)
+{
+    struct wire_file old = found_by_bob("one", O_RDWR);
+    unlinked_by(alice);
+    w->pid = carol;
+    struct wire_file next = wire_created(w, "L", O_RDWR | O_EXCL);
+    mode_t mode = attributes(next.node).mode;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "L", "M", 0)), 0);
+    w->pid = bob;
+    change(old.node, (struct fuse_setattr_in){.valid = FATTR_MODE, .mode = S_IFREG | 0600});
+    flock_by(old, LOCK_EX | LOCK_NB);
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), old.node);
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "M")), next.node);
+    ck_assert_uint_eq(attributes(next.node).mode, mode);
+}
+END_TEST
+
 /* The waiter's file is on the inode of the lock before. */
 START_TEST(file_that_was_opened_on_a_lock_does_not_read_that_of_a_waiter)
 {
@@ -596,6 +614,7 @@ int main(void)
     tcase_add_test(cases, what_is_got_after_all_was_given_up_shows_nothing_of_before);
     tcase_add_test(cases, lease_that_its_store_has_forgotten_is_written);
     tcase_add_loop_test(cases, file_that_was_opened_on_a_lock_is_stale_when_that_has_ended, 0, 2);
+    tcase_add_test(cases, file_that_was_opened_on_a_lock_does_not_move_with_the_next);
     tcase_add_test(cases, file_that_was_opened_on_a_lock_does_not_read_that_of_a_waiter);
     tcase_add_test(cases, file_that_was_opened_on_a_lock_reads_what_it_holds_itself);
     tcase_add_test(cases, file_of_the_owner_reads_its_next_lock);
