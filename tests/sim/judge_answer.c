@@ -905,7 +905,7 @@ static void call_got_ticket(struct judge *judge, struct call *call)
     ticket->begun = begun;
 }
 
-/* Open files of the mount move with the name; but the file that had the name before has it again. */
+/* Open files of the mount move with the name. */
 static void call_moved(struct judge *judge, const struct call *call)
 {
     GPtrArray *handles = call->name->handles;
@@ -929,7 +929,6 @@ static void call_moved(struct judge *judge, const struct call *call)
             g_ptr_array_add(call->target->handles, handle);
         } else if (handle->mount == mount) {
             handle->went = handle->went || handle->again;
-            call->name->file[mount] = another ? call->name->file[mount] : handle->file;
         }
     }
 }
@@ -942,13 +941,11 @@ static void call_names_file(struct judge *judge, const struct call *call)
     enum judge_operation operation = call->call.operation;
     bool excl = operation == JUDGE_OPEN && call->call.flags & JUDGE_EXCL; /* no other lock has the name any more */
     bool link = operation == JUDGE_SYMLINK, open = false, found = false, held = false, ends = false;
-    uint64_t before = 0;
     for (guint i = 0; i < name->handles->len; i++) {
         const struct handle *handle = name->handles->pdata[i];
         bool has = handle->mount == mount && handle->file == name->file[mount];
         open = open || has;
         found = found || (has && handle->found);
-        before = handle->mount == mount ? handle->file : before;
     }
     for (guint i = 0; i < name->holds->len; i++) {
         const struct hold *hold = name->holds->pdata[i];
@@ -967,16 +964,9 @@ static void call_names_file(struct judge *judge, const struct call *call)
         struct handle *handle = name->handles->pdata[i];
         handle->again = handle->again || handle->mount == mount; /* or what is held has it still */
     }
-    if (operation == JUDGE_OPEN && before && !open && !held) { /* what is open has it again */
-        name->file[mount] = before;
-    }
     if ((link || operation == JUDGE_OPEN) && link != name->link) {
         name->file[mount] = ++judge->serial;
         name->link = link;
-        for (guint i = 0; !link && i < name->handles->len; i++) { /* what is open has it again */
-            const struct handle *handle = name->handles->pdata[i];
-            name->file[mount] = handle->mount == mount ? handle->file : name->file[mount];
-        }
     }
 }
 
