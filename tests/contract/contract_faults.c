@@ -249,7 +249,7 @@ START_TEST(server_that_forgot_while_the_holder_was_away_waits_for_its_term)
 }
 END_TEST
 
-/* The holder's mount is slow or stopped. */
+/* The holder's mount is stopped, deaf, mute or slow: it hears of the break if reports reach it. */
 START_TEST(break_through_the_other_mount_waits_for_that_of_the_holder_for_a_while)
 {
     struct lock *holder = lock_take(contract_one, "L");
@@ -260,7 +260,9 @@ START_TEST(break_through_the_other_mount_waits_for_that_of_the_holder_for_a_whil
     contract_backend = contract_other;
     ck_assert_int_eq(contract_revoke("L", 0), BACKEND_OK);
     contract_backend = contract_one;
-    ck_assert_uint_eq(holder->log.ended, _i == SLOW);
+    if (_i != MUTE) { /* a store without reports does not tell it */
+        ck_assert_uint_eq(holder->log.ended, _i == SLOW);
+    }
     ck_assert_int_lt(clock_now() - begun, SOON);
     repair();
     LOCK_UNTIL(holder->log.ended);
@@ -313,7 +315,7 @@ TCase *contract_faults_case(const struct contract *subject)
     tcase_add_loop_test(tcase, release_during_a_fault_is_done_when_it_is_over, CUT, SLOW + 1);
     tcase_add_loop_test(tcase, grant_during_a_fault_is_found_when_it_is_over, CUT, SLOW + 1);
     tcase_add_loop_test(tcase, lease_that_nobody_renews_ends_while_the_connection_is_cut_again_and_again, UNCONTENDED,
-                        CASES);
+                        contract_has(BACKEND_CAN_SEQUENCE) ? CASES : IN_A_QUEUE);
     tcase_add_test(tcase, claim_that_is_never_answered_leaves_nothing);
     if (!store.sessions) { /* ZooKeeper tells the holder's mount a moment later */
         tcase_add_loop_test(tcase, break_through_the_other_mount_waits_for_that_of_the_holder_for_a_while, STOPPED,
