@@ -16,6 +16,8 @@ struct inheritance {
     GHashTable *unlocking; /* or ends one */
     GHashTable *renaming;  /* numbers of the nodes that a request renames: it decides what their handles have */
     GPtrArray *released;   /* holds, counted: no handle has them */
+    bool settled;          /* what is found from now on comes late: */
+    ev_timer late;         /* then it runs while there are such holds */
     GPtrArray *claims;     /* struct inherit_claim */
 };
 
@@ -70,6 +72,24 @@ static bool inherit_is_unlocking(const struct fs *fs, const struct handle *h)
 
 /* --- handles ------------------------------------------------------------------------ */
 
+static void inherit_release(struct fs *fs)
+{
+    for (guint i = 0; i < fs->inheritance->released->len; i++) {
+        struct hold *hold = g_ptr_array_index(fs->inheritance->released, i);
+        if (hold->ticket) {
+            hold_release(fs, hold, NULL, NULL);
+        }
+        hold_unref(fs, hold);
+    }
+    g_ptr_array_set_size(fs->inheritance->released, 0);
+}
+
+static void inherit_on_late(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop, (void)events;
+    inherit_release(timer->data);
+}
+
 void inherit_handles(struct fs *fs)
 {
     struct keep_table *table = keep_table(fs->keep, KEEP_HANDLES);
@@ -80,6 +100,8 @@ void inherit_handles(struct fs *fs)
     fs->inheritance->renaming = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     fs->inheritance->released = g_ptr_array_new();
     fs->inheritance->claims = g_ptr_array_new_with_free_func(inherit_free_claim);
+    ev_timer_init(&fs->inheritance->late, inherit_on_late, 0, 0);
+    fs->inheritance->late.data = fs;
     keep_requests_pending(fs->keep, inherit_note_request, fs);
     for (record = keep_record_next(table, NULL); record; record = next) {
         next = keep_record_next(table, record);
@@ -144,13 +166,17 @@ bool inherit_lock(struct fs *fs, struct hold *hold, const struct meta *meta)
         return true;
     }
     bool ours = meta->nonce == keep_nonce(fs->keep);
+    bool waited = !ours && hold->sequence && !hold->ticket->held; /* its wait has ended with its daemon */
     struct handle *h = ours ? handle_find(fs, meta->handle) : NULL;
     if (h && inherit_may_have(fs, h, hold)) {
         inherit_join(fs, h, hold, meta);
-    } else if (ours) {
+    } else if (ours || waited) {
         g_ptr_array_add(fs->inheritance->released, hold_ref(hold));
+        if (fs->inheritance->settled) {
+            ev_timer_start(fs->loop, &fs->inheritance->late);
+        }
     }
-    return ours;
+    return ours || waited;
 }
 
 /* --- settling ----------------------------------------------------------------------- */
@@ -244,14 +270,8 @@ static void inherit_reacquire(struct fs *fs, struct handle *h)
 void inherit_settle(struct fs *fs)
 {
     struct handle *h;
-    for (guint i = 0; i < fs->inheritance->released->len; i++) {
-        struct hold *hold = g_ptr_array_index(fs->inheritance->released, i);
-        if (hold->ticket) {
-            hold_release(fs, hold, NULL, NULL);
-        }
-        hold_unref(fs, hold);
-    }
-    g_ptr_array_set_size(fs->inheritance->released, 0);
+    inherit_release(fs);
+    fs->inheritance->settled = true;
     LIST_FOREACH(h, &fs->handles, all) {
         inherit_settle_handle(fs, h);
     }
@@ -283,6 +303,7 @@ void inherit_notify(struct fs *fs)
 void inherit_stop(struct fs *fs)
 {
     if (fs->inheritance) {
+        ev_timer_stop(fs->loop, &fs->inheritance->late);
         g_hash_table_destroy(fs->inheritance->locking);
         g_hash_table_destroy(fs->inheritance->unlocking);
         g_hash_table_destroy(fs->inheritance->renaming);

@@ -3,7 +3,8 @@
  * inherit_handles makes the handles again.  backend_recover then finds the locks, and inherit_lock gives each to its
  * handle, by the handle's number in the lock's meta, or by the fencing token in the handle's record.  A lock that names
  * this memory, and whose handle does not have it, was on its way to its end, or never got as far as its handle:
- * inherit_settle releases it.  A handle that has lost its lock meanwhile learns it there.
+ * inherit_settle releases it.  So does it with a ticket of a mount that has ended, if the ticket only waited.  A handle
+ * that has lost its lock meanwhile learns it there.
  */
 #ifndef FS_HOLD_INHERIT_H
 #define FS_HOLD_INHERIT_H
@@ -13,7 +14,7 @@
 
 /* Before backend_recover. */
 void inherit_handles(struct fs *fs);
-/* A recovered lock.  False: it is a handle lock of a mount that has ended, and no handle here can have it. */
+/* A recovered lock.  False: it held for a handle of a mount that has ended, and no handle here can have it. */
 bool inherit_lock(struct fs *fs, struct hold *hold, const struct meta *meta);
 /* After it. */
 void inherit_settle(struct fs *fs);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "fs/daemon/restart.h"
+#include "fs/hold/inherit.h"
 #include "fs/hold/meta.h"
 #include "tests/message/fake_openers.h"
 #include "tests/message/wire_fixture.h"
@@ -151,6 +152,42 @@ START_TEST(shared_locks_end_one_by_one)
     walk();
     walk();
     check_holders("L", 0);
+}
+END_TEST
+
+/* A ticket that only waited has never held anything on which its processes could rely. */
+START_TEST(only_tickets_that_held_survive_without_their_files)
+{
+    struct meta meta;
+    g_autoptr(GBytes) plain = meta_of(w->fs->boot_id, INODE);
+    ck_assert(meta_decode(plain, &meta));
+    meta.sequence = true;
+    g_autoptr(GBytes) bytes = meta_encode(&meta);
+    fake_openers_open(openers, INODE, alice, true);
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "q")), 0);
+    if (_i) {
+        fake_backend_begin_recovery(w->fake);
+        recover_stop(w->fs);
+        recover_leases(w->fs);
+        inherit_settle(w->fs);
+    }
+    fake_backend_keep_ticket(w->fake, "q/job-0000000001", true, bytes);
+    fake_backend_keep_ticket(w->fake, "q/job-0000000002", false, bytes);
+    if (_i) { /* they are found late */
+        fake_backend_end_recovery(w->fake);
+    } else {
+        recover_stop(w->fs);
+        recover_leases(w->fs);
+        inherit_settle(w->fs);
+    }
+    wire_turn(w);
+    w->directory = wire_node(w, wire_lookup(w, "q"));
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "q/job-0000000002"), 0);
+    ck_assert(!wire_exists(w, "job-0000000002"));
+    ck_assert_uint_eq(fake_openers_files(openers), 1);
+    walk();
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "q/job-0000000001"), 1);
+    ck_assert(wire_exists(w, "job-0000000001"));
 }
 END_TEST
 
@@ -723,6 +760,7 @@ static Suite *survive_suite(void)
     tcase_add_test(cases, lock_is_renewed_meanwhile);
     tcase_add_loop_test(cases, lock_of_unknown_processes_ends_with_its_term, 0, 2);
     tcase_add_test(cases, shared_locks_end_one_by_one);
+    tcase_add_loop_test(cases, only_tickets_that_held_survive_without_their_files, 0, 2);
     tcase_add_test(cases, waiter_is_granted_when_nobody_has_it_open);
     tcase_add_test(cases, walks_every_second_end_when_the_waiter_gives_up);
     tcase_add_test(cases, try_waits_until_it_is_known_whether_anybody_has_it_open);

@@ -651,8 +651,8 @@ void fake_backend_keep(struct fake_backend *fake, const char *name, const char *
     t->head.content = g_bytes_new(content, strlen(content));
 }
 
-void fake_backend_keep_handle_lock(struct fake_backend *fake, const char *name, enum backend_kind kind,
-                                   enum backend_mode mode, GBytes *meta)
+static struct fake_ticket *fake_keep(struct fake_backend *fake, const char *name, enum backend_kind kind,
+                                     enum backend_mode mode, GBytes *meta)
 {
     struct fake_ticket *t = fake_occupy(fake, name, kind, mode);
     t->kept = true;
@@ -660,6 +660,20 @@ void fake_backend_keep_handle_lock(struct fake_backend *fake, const char *name, 
     t->due = *fake->now + 1;
     g_clear_pointer(&t->meta, g_bytes_unref);
     t->meta = g_bytes_ref(meta);
+    return t;
+}
+
+void fake_backend_keep_handle_lock(struct fake_backend *fake, const char *name, enum backend_kind kind,
+                                   enum backend_mode mode, GBytes *meta)
+{
+    fake_keep(fake, name, kind, mode, meta);
+}
+
+void fake_backend_keep_ticket(struct fake_backend *fake, const char *name, bool held, GBytes *meta)
+{
+    struct fake_ticket *t = fake_keep(fake, name, BACKEND_FLOCK, BACKEND_EXCLUSIVE, meta);
+    t->sequence = true;
+    t->head.held = held;
 }
 
 void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, const char *content, const char *meta)

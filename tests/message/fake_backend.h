@@ -80,6 +80,8 @@ void fake_backend_keep(struct fake_backend *fake, const char *name, const char *
 /* The same of a handle lock, with this meta. */
 void fake_backend_keep_handle_lock(struct fake_backend *fake, const char *name, enum backend_kind kind,
                                    enum backend_mode mode, GBytes *meta);
+/* The same of a ticket of a queue. */
+void fake_backend_keep_ticket(struct fake_backend *fake, const char *name, bool held, GBytes *meta);
 /* A client that is no mount does: nothing is known but its content, and `meta`, which may be anything, or NULL. */
 void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, const char *content, const char *meta);
 void fake_backend_vacate(struct fake_backend *fake, const char *name);
