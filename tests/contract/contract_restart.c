@@ -341,7 +341,9 @@ START_TEST(request_of_the_daemon_before_changes_nothing)
     uint64_t fence = ticket->fence;
     restart_beside(1);
     contract_backend = before;
-    requests[(size_t)_i % G_N_ELEMENTS(requests)](ticket);
+    if (!log.ended) { /* it may have learned it meanwhile, and then has no ticket */
+        requests[(size_t)_i % G_N_ELEMENTS(requests)](ticket);
+    }
     backend_free(before);
     assert_busy("a", BACKEND_EXCLUSIVE);
     assert_busy("a", BACKEND_SHARED);
