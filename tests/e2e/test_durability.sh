@@ -86,7 +86,7 @@ years=(-3000000000000000000 -1000000000 500000000 9300000000000000001 1099511627
 says A 'os.mkdir(path("years"))' ok
 for i in "${!years[@]}"; do says A "acquire('years/$i')" ok; done
 shown() { (cd "$MNT/years" && stat -c %.9Y -- *) | tr '\n' ' '; }
-expect touch -d "@1099511627776" "$MNT/years"
+says A "os.utime(path('years'), (1099511627776, 1099511627776))" ok
 for i in "${!years[@]}"; do says A "os.utime(path('years/$i'), ns=(${years[i]}, ${years[i]}))" ok; done
 expect_is "$(shown)" "-3000000000.000000000 -1.000000000 0.500000000 9300000000.000000001 1099511627776.000000000 -1099511627776.000000000 "
 expect_is "$(stat -c %Y "$MNT/years")" 1099511627776
