@@ -46,7 +46,7 @@ static int break_lock(const struct leaserun_lock *lock, bool force)
                                                                       : leaserun_failure(lock->name, errno);
     }
     bool again = report.broken;
-    if (leaserun_status_read(lock, &report) == 0 && report.broken) {
+    if (leaserun_status_read(lock, &report) == 0 && report.broken && report.holder_count > 0) {
         leaserun_holder_describe(&report, holder, sizeof holder);
         printf("%s: %s\n", lock->name, holder);
     } else {

@@ -82,7 +82,7 @@ expect_is "$(readlink "/proc/$helper/fd/5")" /proc
 expect_is "$(find "/proc/$helper/fd" -mindepth 1 -lname '*signalfd*' | wc -l)" 1
 expect_is "$(find "/proc/$helper/fd" -mindepth 1 -lname '*/abort' | wc -l)" 1
 expect_is "$(find "/proc/$helper/fd" -mindepth 1 -lname /dev/fuse | wc -l)" 1
-expect_is "$(find "/proc/$helper/fd" -mindepth 1 -lname '*leasefs-keep*' | wc -l)" 2 # one is in place of a socket
+expect_is "$(find "/proc/$helper/fd" -mindepth 1 -lname '*leasefs-keep*' | wc -l)" 1
 expect_is "$(find -L "/proc/$helper/fd" -mindepth 1 -maxdepth 1 -type d | wc -l)" 2 # /proc, and all connections
 expect_is "$(find "/proc/$helper/fd" -mindepth 1 | wc -l)" 12
 expect_is "$(readlink "/proc/$helper/cwd")" /
