@@ -124,7 +124,7 @@ TABLE = (
 # The same on Redis, and besides the requests of the server that an operation is, and the commands that these are made of.
 REDIS_TABLE = (
     (cycle, nothing, "LOOKUP CREATE FLUSH RELEASE UNLINK", (30, 59, 60, 3, 15)),
-    (cycle_below, nothing, "3*LOOKUP CREATE FLUSH RELEASE UNLINK", (43, 121, 84, 5, 22)),
+    (cycle_below, nothing, "3*LOOKUP CREATE FLUSH RELEASE UNLINK", (43, 121, 92, 5, 22)),
     (touch_and_rm, nothing, "2*LOOKUP CREATE 4*FLUSH SETATTR RELEASE GETATTR UNLINK", (200, 91, 125, 4, 22)),
     (flock_cycle, nothing, "2*SETLKW", (15, 37, 33, 2, 14)),
     (ticket_cycle, nothing, "3*LOOKUP CREATE SETLKW FLUSH RELEASE", (44, 112, 78, 4, 65)),

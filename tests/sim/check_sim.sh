@@ -43,7 +43,7 @@ worlds zookeeper 30
 worlds sentinel 10
 worlds redlock 10
 
-said=$($sim -n 60 -s failover -o 300 -q)
+said=$($sim -n 150 -s failover -o 300 -q)
 printf '%s\n' "$said" | grep -qE '^seed [0-9]*: (exclusive|shared|range|width|loss|unseen|number|token-)'
 tell $? "without wait= the same faults take locks, or numbers, from who holds them"
 
