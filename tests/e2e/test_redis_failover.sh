@@ -183,7 +183,7 @@ for name in C A B B2; do end_actor $name; done
 
 # --- a Cluster ---
 
-TTL=6000 # its failover takes longer
+TTL=20000 # its failover, and the move of a slot, take longer than a short term
 OPTIONS=${OPTIONS/#ttl=*ms,timeout/ttl=${TTL}ms,timeout}
 cluster_start 3 1
 LIST=${CLUSTER_URI%%/\?*}
